@@ -1,0 +1,124 @@
+"""What a device is, in SI units: the frozen form every other floor works with.
+
+The YAML form with milliseconds and GB/s is ``simspec.hardware.schema``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+KvReads = Literal["once_per_pass", "once_per_token"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFit:
+    """Roofline coefficients of one kind of kernel at one data type.
+
+    ``time = smooth_max(flop / (peak * flop_efficiency),
+    bytes / (bandwidth * bandwidth_efficiency); sharpness) + overhead_s``
+    with ``smooth_max(x, y; s) = (x**s + y**s)**(1/s)``; ``sharpness = inf`` is the plain maximum.
+    """
+
+    flop_efficiency: float
+    bandwidth_efficiency: float
+    overhead_s: float
+    sharpness: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceFit:
+    """One all-reduce algorithm over one link: seconds from ranks and message size.
+
+    ``latency_s + latency_per_peer_s * (tp - 1) + wire_bytes / bandwidth_bytes_per_s`` where
+    ``wire_bytes`` is ``(tp - 1) * S`` for ``one_shot`` and ``2 (tp - 1) / tp * S`` for ``ring``.
+    """
+
+    latency_s: float
+    latency_per_peer_s: float
+    bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection between devices of one node, or between device and host."""
+
+    name: str
+    bandwidth_bytes_per_s: float
+    """One direction, per device."""
+    max_devices: int
+    all_reduce: Mapping[str, AllReduceFit] = field(default_factory=dict)
+    """By algorithm name (the file name in ``simspec/cost/collectives``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Watts of one device at full load and idle."""
+
+    tdp_w: float
+    idle_w: float
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Rent of one device, never shown without its date and source."""
+
+    usd_per_hour: float
+    as_of: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """One accelerator and the links around it."""
+
+    name: str
+    description: str
+    memory_capacity_bytes: float
+    memory_bandwidth_bytes_per_s: float
+    peak_flop_per_s: Mapping[str, float]
+    """Dense peak by compute data type: ``bf16``, ``fp16``, ``fp8``, ``int8``, ``fp32``, …"""
+    gemm: Mapping[str, KernelFit]
+    """By compute data type."""
+    decode_attention: Mapping[str, KernelFit]
+    """By KV data type; few query tokens per sequence, split over the KV."""
+    prefill_attention: Mapping[str, KernelFit]
+    """By KV data type; many query tokens per sequence, causal."""
+    elementwise: KernelFit
+    kv_reads: KvReads
+    link: Link | None
+    host_link: Link | None
+    power: Power | None
+    price: Price | None
+    calibrated: bool
+    """Whether the efficiencies were fitted on measurements of this very device."""
+    sources: Mapping[str, str]
+    """Source sentence of each group of the YAML."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile:
+    """What a serving engine adds to the kernels, and its scheduler's defaults."""
+
+    name: str
+    description: str
+    host_time_per_step_s: float
+    """Scheduling, input preparation and sampling once per engine step, not overlapped."""
+    host_time_per_sequence_s: float
+    """Per sequence in the step."""
+    host_time_per_draft_step_s: float
+    """Per sequential draft pass inside a round (launch and bookkeeping of the drafter)."""
+    launch_time_s: float
+    """CPU time to launch one kernel in eager mode."""
+    graph_capture: bool
+    """True: decode steps replay captured graphs and launches are free."""
+    block_size_tokens: int
+    memory_fraction: float
+    """Share of the device memory that weights, activations and KV may take together."""
+    reserve_bytes: float
+    """Memory outside the framework (context, communication buffers), per rank."""
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    chunked_prefill: bool
+    sources: Mapping[str, str]

@@ -1,0 +1,71 @@
+"""The shape of a transformer, layer by layer.
+
+Counting parameters and bytes is ``simspec.models.counts``; reading ``config.json`` is
+``simspec.models.hf_config``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MoE:
+    """A mixture-of-experts feed-forward."""
+
+    num_experts: int
+    experts_per_token: int
+    expert_intermediate_size: int
+    num_shared_experts: int = 0
+    shared_intermediate_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MLA:
+    """Multi-head latent attention (DeepSeek-V2/V3)."""
+
+    kv_lora_rank: int
+    q_lora_rank: int | None
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One transformer layer. ``intermediate_size = 0`` and no MoE: attention only."""
+
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    gated_ffn: bool = True
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    num_norms: int = 2
+    moe: MoE | None = None
+    mla: MLA | None = None
+    sliding_window: int | None = None
+    attention_sinks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A decoder-only language model."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    """One per layer, so that mixed layers (dense first, sliding every second) are explicit."""
+    hidden_size: int
+    vocab_size: int
+    tied_embeddings: bool
+    max_context_len: int
+    source: str
+
+    @property
+    def num_layers(self) -> int:
+        """L, the number of transformer layers."""
+        return len(self.blocks)
