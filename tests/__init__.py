@@ -1,0 +1,1 @@
+"""The tests of simspec, in the same tree as the package."""
