@@ -1,0 +1,39 @@
+"""Where the data files that ship with simspec are.
+
+``hardware_profiles/`` and ``experiments/`` stand at the top of a checkout, where people edit
+them, and inside the wheel under ``simspec/_data/``. Code that wants them asks here and works
+the same in both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+DataKind = Literal["hardware_profiles", "experiments"]
+
+
+def data_dir(kind: DataKind) -> Path:
+    """Return the folder of one kind of packaged data.
+
+    Parameters
+    ----------
+    kind : "hardware_profiles" or "experiments"
+        Which folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        The installation is broken: the folder is in neither place. This is not the user's
+        configuration, so it keeps its traceback.
+    """
+    if kind not in get_args(DataKind):
+        raise ValueError(f"unknown data folder {kind!r}; choices: {', '.join(get_args(DataKind))}")
+    package = Path(__file__).resolve().parents[1]
+    # The wheel first: a folder of that name beside site-packages has nothing to do with us.
+    candidates = (package / "_data" / kind, package.parent / kind)
+    for candidate in candidates:
+        if candidate.is_dir():
+            return candidate
+    looked = " and ".join(str(candidate) for candidate in candidates)
+    raise FileNotFoundError(f"simspec's {kind} folder is missing (looked at {looked})")
