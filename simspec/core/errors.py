@@ -28,6 +28,11 @@ class SimspecError(Exception):
 
     exit_code = 2
 
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        """Keep ``field``, the name of the configuration field to blame, for the message's place."""
+        super().__init__(message)
+        self.field = field
+
 
 class ConfigError(SimspecError, ValueError):
     """A configuration value is missing, unknown, of the wrong type or out of range."""

@@ -1,0 +1,71 @@
+"""``simspec estimate``: one point in closed form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from simspec.cli import _options as opt
+from simspec.cli._output import JSON_OPTION, print_json, print_pairs
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("estimate")(estimate)
+
+
+def estimate(
+    hardware: str = opt.HARDWARE,
+    model: str = opt.MODEL,
+    engine: str = opt.ENGINE,
+    tp: int = opt.TP,
+    dtype: str = opt.DTYPE,
+    kv_dtype: str = opt.KV_DTYPE,
+    batch: int = opt.BATCH,
+    context: int = opt.CONTEXT,
+    prompt: int | None = typer.Option(
+        None, "--prompt", min=1, max=100_000_000, help="Prompt of the TTFT figure; default --context."
+    ),
+    method: str = opt.METHOD,
+    exit_layer: int | None = opt.EXIT_LAYER,
+    num_speculative_tokens: int | None = opt.NUM_SPECULATIVE_TOKENS,
+    confidence_threshold: float | None = opt.CONFIDENCE_THRESHOLD,
+    method_option: list[str] | None = opt.METHOD_OPTION,
+    acceptance: str | None = opt.ACCEPTANCE,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Estimate steady decoding of one batch: time per token, speedup, memory.
+
+    Example: simspec estimate --hardware h100_sxm --model llama-3.1-8b --batch 8 --context 1024
+    --method kangaroo --exit-layer 2 --num-speculative-tokens 6 --confidence-threshold 0
+    --acceptance 0.505,0.225,0.10,0.045,0.02,0.007
+    """
+    from simspec.core.errors import DoesNotFit
+    from simspec.scenarios.build import build
+    from simspec.scenarios.closed_form import estimate as closed_form
+    from simspec.scenarios.closed_form import memory_keys
+
+    config = opt.deployment_config(
+        hardware=hardware,
+        model=model,
+        engine=engine,
+        tp=tp,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        method=opt.method_mapping(
+            method, exit_layer, num_speculative_tokens, confidence_threshold, method_option
+        ),
+        acceptance=opt.acceptance_value(acceptance),
+    )
+    deployment = build(config)
+    try:
+        values: dict[str, Any] = closed_form(deployment, batch, context, prompt)
+    except DoesNotFit as error:
+        if as_json:
+            print_json({**memory_keys(deployment), "fits": False, "reason": str(error)})
+        raise
+    if as_json:
+        print_json(values)
+    else:
+        print_pairs("Closed-form estimate", values)

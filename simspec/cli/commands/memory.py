@@ -1,0 +1,63 @@
+"""``simspec memory``: the budget of one GPU, line by line."""
+
+from __future__ import annotations
+
+import typer
+
+from simspec.cli import _options as opt
+from simspec.cli._output import JSON_OPTION, print_json, print_rows
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("memory")(memory)
+
+
+def memory(
+    hardware: str = opt.HARDWARE,
+    model: str = opt.MODEL,
+    engine: str = opt.ENGINE,
+    tp: int = opt.TP,
+    dtype: str = opt.DTYPE,
+    kv_dtype: str = opt.KV_DTYPE,
+    context: int = opt.CONTEXT,
+    method: str = opt.METHOD,
+    exit_layer: int | None = opt.EXIT_LAYER,
+    num_speculative_tokens: int | None = opt.NUM_SPECULATIVE_TOKENS,
+    method_option: list[str] | None = opt.METHOD_OPTION,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Show what fits on one GPU: weights, activations, KV pool, sequences.
+
+    Example: simspec memory --hardware h100_sxm --model llama-3.1-70b --tp 4 --context 8192
+    """
+    from simspec.scenarios.build import build_without_acceptance
+    from simspec.scenarios.closed_form import memory_keys
+
+    config = opt.deployment_config(
+        hardware=hardware,
+        model=model,
+        engine=engine,
+        tp=tp,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        method=opt.method_mapping(method, exit_layer, num_speculative_tokens, None, method_option),
+    )
+    deployment = build_without_acceptance(config)
+    slots = context + deployment.method.footprint().reserved_slots
+    keys = memory_keys(deployment)
+    capacity = deployment.num_blocks * deployment.block_size_tokens
+    keys["max_sequences"] = capacity // slots
+    if as_json:
+        print_json({**keys, "context": context, "lines": deployment.budget.lines()})
+    else:
+        print_rows(
+            f"Memory of one {deployment.hardware.name}, {deployment.architecture.name} "
+            f"tp={deployment.target.tp}",
+            deployment.budget.lines(),
+            caption=(
+                f"{keys['kv_capacity_tokens']:,} KV tokens: {keys['max_sequences']} sequences of "
+                f"{context} tokens"
+            ),
+        )
+    deployment.budget.require(slots)

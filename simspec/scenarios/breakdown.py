@@ -1,0 +1,126 @@
+"""One forward pass by operator, with the totals a person needs to check it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from simspec.core.errors import ConfigError
+from simspec.cost.work import Pass, Rows
+from simspec.scenarios.build import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Rows per operator and the sums over them."""
+
+    title: str
+    rows: list[dict[str, Any]]
+    totals: dict[str, Any]
+
+    @property
+    def caption(self) -> str:
+        """One line under the table."""
+        t = self.totals
+        return (
+            f"step {t['step_time_ms']:.3f} ms = device {t['device_time_ms']:.3f} ms + host "
+            f"{t['host_time_ms']:.3f} ms; all-reduce share {t['network_share']:.1%}; "
+            f"bandwidth {t['bandwidth_utilisation']:.0%}, compute {t['compute_utilisation']:.1%}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {**self.totals, "operators": self.rows}
+
+
+def step_breakdown(
+    deployment: Deployment,
+    *,
+    batch: int,
+    context: int,
+    new_tokens: int = 1,
+    first_layer: int = 0,
+    last_layer: int | None = None,
+    prefill: bool = False,
+) -> Breakdown:
+    """Return the cost of one pass of ``batch`` sequences that add ``new_tokens`` each.
+
+    Parameters
+    ----------
+    context : int, tokens
+        KV entries of each sequence before the pass.
+    first_layer, last_layer : int
+        Layers ``[first_layer, last_layer)``; the head is paid when the last layer is included.
+
+    Raises
+    ------
+    ConfigError
+        The layer range is empty or beyond the model.
+    """
+    num_layers = deployment.architecture.num_layers
+    last = num_layers if last_layer is None else last_layer
+    if not first_layer < last <= num_layers:
+        raise ConfigError(
+            f"--first-layer {first_layer} --last-layer {last}: not a layer range; "
+            f"0 <= first < last <= {num_layers}"
+        )
+    total_new = batch * new_tokens
+    rows = Rows(
+        kind="prefill" if prefill else "decode",
+        num_sequences=batch,
+        num_tokens=total_new,
+        kv_tokens=batch * (context + new_tokens),
+        attended_tokens=total_new * (context + (new_tokens + 1) / 2),
+        logit_rows=(batch if prefill else total_new) if last == num_layers else 0,
+    )
+    work = Pass(
+        stack="target",
+        first_layer=first_layer,
+        last_layer=last,
+        phase="prefill" if prefill else "decode",
+        rows=(rows,),
+        embeds=first_layer == 0,
+    )
+    step = deployment.cost.step([work], batch)
+    seconds = float(step.total_s)
+    table = [
+        {
+            "operator": op.operator,
+            "count": op.count,
+            "time_us": float(op.seconds) * 1e6,
+            "share": float(op.seconds) / seconds,
+            "gflop": float(op.flop) / 1e9,
+            "megabytes": float(op.bytes) / 1e6,
+            "bound": str(op.bound),
+        }
+        for op in deployment.cost.breakdown([work])
+    ]
+    hardware = deployment.hardware
+    from simspec.models.dtypes import dtype
+
+    peak = hardware.peak_flop_per_s[dtype(deployment.target.weight_dtype).compute_dtype]
+    totals = {
+        "hardware": hardware.name,
+        "calibrated": hardware.calibrated,
+        "engine": deployment.engine.name,
+        "model": deployment.architecture.name,
+        "tp": deployment.target.tp,
+        "batch": batch,
+        "context": context,
+        "new_tokens": new_tokens,
+        "step_time_ms": seconds * 1e3,
+        "device_time_ms": float(step.device_s) * 1e3,
+        "host_time_ms": float(step.host_s) * 1e3,
+        "network_share": float(step.network_s) / seconds,
+        "flop": float(step.flop),
+        "bytes": float(step.bytes),
+        "compute_utilisation": float(step.flop) / (seconds * peak),
+        "bandwidth_utilisation": float(step.bytes)
+        / (seconds * hardware.memory_bandwidth_bytes_per_s),
+    }
+    title = (
+        f"{deployment.architecture.name} on {hardware.name} tp={deployment.target.tp}, "
+        f"batch {batch}, context {context}, {new_tokens} new token(s) each, "
+        f"layers {first_layer}..{last} (time over all layers, per GPU)"
+    )
+    return Breakdown(title, table, totals)

@@ -1,0 +1,203 @@
+"""Configuration to objects: the only place that wires the parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from simspec.core.errors import ConfigError, SimspecError
+from simspec.core.yamlio import Document
+from simspec.cost.forward import CostModel
+from simspec.cost.work import Stack
+from simspec.decoding._base import AcceptanceProcess, Method
+from simspec.hardware.load import load_engine, load_hardware
+from simspec.hardware.profile import EngineProfile, Hardware
+from simspec.memory.capacity import MemoryBudget, memory_budget
+from simspec.models.arch import Architecture
+from simspec.models.dtypes import dtype as find_dtype
+from simspec.models.hf_config import load_model
+from simspec.scenarios.schema import DeploymentConfig
+from simspec.serving.plan import SchedulerLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Everything about a scenario but its load, checked and wired."""
+
+    config: DeploymentConfig
+    hardware: Hardware
+    engine: EngineProfile
+    architecture: Architecture
+    target: Stack
+    method: Method
+    acceptance: AcceptanceProcess | None
+    cost: CostModel
+    budget: MemoryBudget
+    limits: SchedulerLimits
+    num_blocks: int
+    block_size_tokens: int
+
+
+@contextmanager
+def blame(document: Document | None, *field: str | int) -> Iterator[None]:
+    """Put the file, line and field in front of an error raised inside.
+
+    An error that names its own ``field`` is placed there if the document has it.
+    """
+    try:
+        yield
+    except SimspecError as error:
+        if document is None:
+            raise
+        path: Sequence[str | int] = (*field, error.field) if error.field else field
+        where = ".".join(str(part) for part in path)
+        text = str(error)
+        if text.startswith(f"{where}: "):
+            text = text[len(where) + 2 :]
+        raise type(error)(f"{document.locate(path)}: {where}: {text}") from error
+
+
+def resolve_reference(reference: str, base: Path | None) -> str:
+    """Return a file named beside the scenario as its path, anything else unchanged."""
+    if base is not None and not Path(reference).is_absolute():
+        candidate = base / reference
+        looks_like_path = "/" in reference or candidate.suffix in {".yaml", ".yml", ".json"}
+        if looks_like_path and candidate.exists():
+            return str(candidate)
+    return reference
+
+
+def build_without_acceptance(config: DeploymentConfig) -> Deployment:
+    """Wire a deployment for questions that no acceptance can change, such as memory."""
+    return _build(config, None, needs_acceptance=False)
+
+
+def build(config: DeploymentConfig, document: Document | None = None) -> Deployment:
+    """Load the profiles, bind the method and work out the memory.
+
+    Parameters
+    ----------
+    config : DeploymentConfig
+        Validated form.
+    document : Document, optional
+        The YAML it came from: errors then carry its file and line, and relative paths are
+        looked up beside it.
+
+    Raises
+    ------
+    ConfigError, DoesNotFit
+        A field contradicts another or the model; the weights do not fit.
+    """
+    return _build(config, document, needs_acceptance=True)
+
+
+def _build(
+    config: DeploymentConfig, document: Document | None, *, needs_acceptance: bool
+) -> Deployment:
+    base = document.path.parent if document is not None else None
+    with blame(document, "hardware"):
+        hardware = load_hardware(resolve_reference(config.hardware, base))
+    with blame(document, "engine"):
+        engine = load_engine(resolve_reference(config.engine, base))
+    with blame(document, "model"):
+        architecture = load_model(resolve_reference(config.model, base))
+    with blame(document, "dtype"):
+        find_dtype(config.dtype)
+    with blame(document, "kv_dtype"):
+        find_dtype(config.kv_dtype)
+    target = Stack(
+        name="target",
+        blocks=architecture.blocks,
+        hidden_size=architecture.hidden_size,
+        vocab_size=architecture.vocab_size,
+        weight_dtype=config.dtype,
+        kv_dtype=config.kv_dtype,
+        tp=config.tp,
+    )
+    with blame(document, "method"):
+        method = config.method.build(target)
+    acceptance = _acceptance(config, method, document) if needs_acceptance else None
+    with blame(document, "tp"):
+        cost = CostModel(stacks=method.stacks(), hardware=hardware, engine=engine)
+    limits = _limits(config, engine)
+    engine = _with_memory_overrides(engine, config)
+    footprint = method.footprint()
+    with blame(document, "model"):
+        budget = memory_budget(
+            hardware=hardware,
+            engine=engine,
+            arch=architecture,
+            target=target,
+            extra_weights_bytes=footprint.extra_weights_bytes,
+            extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+        )
+    return Deployment(
+        config=config,
+        hardware=hardware,
+        engine=engine,
+        architecture=architecture,
+        target=target,
+        method=method,
+        acceptance=acceptance,
+        cost=cost,
+        budget=budget,
+        limits=limits,
+        num_blocks=config.memory.num_kv_blocks or budget.num_blocks,
+        block_size_tokens=engine.block_size_tokens,
+    )
+
+
+def _acceptance(
+    config: DeploymentConfig, method: Method, document: Document | None
+) -> AcceptanceProcess | None:
+    if method.max_draft == 0:
+        if config.acceptance is not None:
+            with blame(document, "acceptance"):
+                raise ConfigError(f"method {method.name} drafts nothing, so acceptance has no effect; remove it")
+        return None
+    if config.acceptance is None:
+        with blame(document, "method"):
+            raise ConfigError(
+                f"method {method.name} needs an acceptance model and simspec assumes none; "
+                "add 'acceptance', for example a number between 0 and 1, a list of per-position "
+                "rates, or a mapping with a name: " + ", ".join(_acceptance_names())
+            )
+    with blame(document, "acceptance"):
+        process = config.acceptance.at(config.method.acceptance_exit_layer)
+        # A threshold without a confidence distribution is refused here, not at the first round.
+        method.statistics(process)
+    return process
+
+
+def _acceptance_names() -> tuple[str, ...]:
+    from simspec.decoding._base import ACCEPTANCE_MODELS
+
+    return ACCEPTANCE_MODELS.names()
+
+
+def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
+    scheduler = config.scheduler
+    return SchedulerLimits(
+        policy=scheduler.policy,
+        max_num_seqs=scheduler.max_num_seqs or engine.max_num_seqs,
+        max_num_batched_tokens=scheduler.max_num_batched_tokens or engine.max_num_batched_tokens,
+        chunked_prefill=(
+            engine.chunked_prefill
+            if scheduler.chunked_prefill is None
+            else scheduler.chunked_prefill
+        ),
+    )
+
+
+def _with_memory_overrides(engine: EngineProfile, config: DeploymentConfig) -> EngineProfile:
+    from dataclasses import replace
+
+    memory = config.memory
+    return replace(
+        engine,
+        memory_fraction=memory.memory_fraction or engine.memory_fraction,
+        block_size_tokens=memory.block_size_tokens or engine.block_size_tokens,
+    )

@@ -1,0 +1,192 @@
+"""Scenario to result in milliseconds of computing: steady decoding of one batch.
+
+What it covers: B sequences at one context, all decoding, one round after another. What it
+leaves out, and the simulation has: queueing, prefill sharing steps with decoding, contexts that
+grow, batches that change. With one sequence both agree (``tests/theory``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simspec.core.errors import DoesNotFit
+from simspec.cost.work import Quantity, Rows
+from simspec.decoding._base import METHODS, Method
+from simspec.decoding.tape import RoundStatistics
+from simspec.scenarios.build import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEstimate:
+    """One round of a batch and the plain step it replaces; seconds, tokens per sequence."""
+
+    step_time_s: Quantity
+    round_time_s: Quantity
+    draft_s: Quantity
+    verify_s: Quantity
+    host_s: Quantity
+    network_s: Quantity
+    flop: Quantity
+    bytes_moved: Quantity
+    statistics: RoundStatistics
+
+    @property
+    def tpot_s(self) -> Quantity:
+        """Time per output token of one sequence, seconds."""
+        return self.round_time_s / self.statistics.tokens_per_round
+
+    @property
+    def speedup(self) -> Quantity:
+        """Plain TPOT over speculative TPOT at the same batch and context."""
+        return self.step_time_s / self.tpot_s
+
+
+def autoregressive_method(deployment: Deployment) -> Method:
+    """Return plain decoding bound to the same target."""
+    return METHODS.config_class("autoregressive")(name="autoregressive").build(deployment.target)  # type: ignore[attr-defined,no-any-return]
+
+
+def estimate_round(
+    deployment: Deployment, batch_size: Quantity, context_len: Quantity
+) -> RoundEstimate:
+    """Return the expected round of ``batch_size`` sequences at ``context_len`` tokens each.
+
+    Both may be arrays that broadcast; so are then the result's fields.
+    """
+    method = deployment.method
+    statistics = method.statistics(deployment.acceptance)
+    weighted = method.expected_passes(batch_size, context_len, statistics)
+    step = deployment.cost.expected_step(weighted, batch_size)
+    plain = autoregressive_method(deployment)
+    nothing = plain.statistics(None)
+    baseline = deployment.cost.expected_step(
+        plain.expected_passes(batch_size, context_len, nothing), batch_size
+    )
+    phase = step.by_phase
+    return RoundEstimate(
+        step_time_s=baseline.total_s,
+        round_time_s=step.total_s,
+        draft_s=phase.get("draft", 0.0) + phase.get("catch_up", 0.0),
+        verify_s=phase.get("verify", 0.0) + phase.get("decode", 0.0),
+        host_s=step.host_s,
+        network_s=step.network_s,
+        flop=step.flop,
+        bytes_moved=step.bytes,
+        statistics=statistics,
+    )
+
+
+def prefill_time_s(deployment: Deployment, prompt_len: int) -> float:
+    """Return the time to first token of one prompt on an idle replica, seconds.
+
+    The prompt is cut into chunks of ``max_num_batched_tokens`` when chunked prefill is on.
+    """
+    chunk = deployment.limits.max_num_batched_tokens
+    if not deployment.limits.chunked_prefill:
+        chunk = prompt_len
+    done, total = 0, 0.0
+    while done < prompt_len:
+        new = min(chunk, prompt_len - done)
+        last = done + new == prompt_len
+        rows = Rows(
+            kind="prefill",
+            num_sequences=1,
+            num_tokens=new,
+            kv_tokens=done + new,
+            attended_tokens=new * (done + (new + 1) / 2),
+            logit_rows=int(last),
+        )
+        passes = deployment.method.round_passes([], [], rows)
+        total += float(deployment.cost.step(passes, 1).total_s)
+        done += new
+    return total
+
+
+def estimate(
+    deployment: Deployment, batch_size: int, context_len: int, prompt_len: int | None = None
+) -> dict[str, object]:
+    """Return one point as the dictionary every command prints.
+
+    Parameters
+    ----------
+    batch_size : int
+        Sequences decoding together.
+    context_len : int, tokens
+        Context of each.
+    prompt_len : int, tokens, optional
+        Prompt of the TTFT figure; ``context_len`` when not given.
+    """
+    _require_room(deployment, batch_size, context_len)
+    result = estimate_round(deployment, batch_size, context_len)
+    stats = result.statistics
+    tpot_s = float(result.tpot_s)
+    hardware, target = deployment.hardware, deployment.target
+    seconds = float(result.round_time_s)
+    peak = hardware.peak_flop_per_s[_compute_dtype(deployment)]
+    drafted = stats.drafted_per_round
+    return {
+        "hardware": hardware.name,
+        "calibrated": hardware.calibrated,
+        "engine": deployment.engine.name,
+        "model": deployment.architecture.name,
+        "method": deployment.method.name,
+        "tp": target.tp,
+        "dtype": target.weight_dtype,
+        "kv_dtype": target.kv_dtype,
+        "batch": batch_size,
+        "context": context_len,
+        "acceptance": describe_acceptance(deployment),
+        "ttft_ms": prefill_time_s(deployment, prompt_len or context_len) * 1e3,
+        "tpot_ms": tpot_s * 1e3,
+        "step_time_ms": float(result.step_time_s) * 1e3,
+        "round_time_ms": seconds * 1e3,
+        "time_draft_ms": float(result.draft_s) * 1e3,
+        "time_verify_ms": float(result.verify_s) * 1e3,
+        "time_host_ms": float(result.host_s) * 1e3,
+        "network_share": float(result.network_s) / seconds,
+        "drafted_per_round": drafted,
+        "accepted_per_round": stats.accepted_per_round,
+        "tokens_per_round": stats.tokens_per_round,
+        "acceptance_rate": stats.accepted_per_round / drafted if drafted else None,
+        "speedup": float(result.speedup),
+        "throughput_tokens_per_s": batch_size / tpot_s,
+        "compute_utilisation": float(result.flop) / (seconds * peak),
+        "bandwidth_utilisation": float(result.bytes_moved)
+        / (seconds * hardware.memory_bandwidth_bytes_per_s),
+        **memory_keys(deployment),
+    }
+
+
+def memory_keys(deployment: Deployment) -> dict[str, object]:
+    """Return the memory figures of one GPU under their common keys."""
+    budget = deployment.budget
+    return {
+        "weights_bytes": budget.weights_bytes + budget.extra_weights_bytes,
+        "kv_bytes_per_token": budget.kv_bytes_per_token,
+        "kv_capacity_tokens": deployment.num_blocks * deployment.block_size_tokens,
+        "fits": budget.fits,
+    }
+
+
+def describe_acceptance(deployment: Deployment) -> str:
+    """Return the acceptance assumption as a sentence, for every report."""
+    if deployment.acceptance is None:
+        return "none: the method drafts nothing"
+    return deployment.acceptance.describe()
+
+
+def _compute_dtype(deployment: Deployment) -> str:
+    from simspec.models.dtypes import dtype
+
+    return dtype(deployment.target.weight_dtype).compute_dtype
+
+
+def _require_room(deployment: Deployment, batch_size: int, context_len: int) -> None:
+    deployment.budget.require(context_len + deployment.method.footprint().reserved_slots)
+    slots = context_len + deployment.method.footprint().reserved_slots
+    capacity = deployment.num_blocks * deployment.block_size_tokens
+    if batch_size * slots > capacity:
+        raise DoesNotFit(
+            f"batch: {batch_size} sequences of {slots} KV slots need {batch_size * slots} tokens "
+            f"and the KV cache holds {capacity}; at this context at most {capacity // slots} fit"
+        )

@@ -1,0 +1,112 @@
+"""The YAML form of a scenario: one experiment on one deployment.
+
+Every field that is not given has the default shown here or the engine profile's; reports print
+the values in force. Files named in a scenario are looked up beside the scenario first.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
+
+from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS, AcceptanceConfig, MethodConfig
+from simspec.workloads.workload import WorkloadConfig
+
+
+class StrictModel(BaseModel):
+    """Frozen, no unknown keys, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SchedulerConfig(StrictModel):
+    """Limits of one engine step; ``None`` means the engine profile's default."""
+
+    policy: str = "continuous"
+    """File name in ``simspec/serving/scheduling``."""
+    max_num_seqs: int | None = Field(default=None, ge=1, le=100_000)
+    """Sequences that may run at once."""
+    max_num_batched_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
+    """Tokens one engine step may process, drafts included."""
+    chunked_prefill: bool | None = None
+    """Whether a prompt may be split over several steps."""
+
+
+class MemoryConfig(StrictModel):
+    """Overrides of the engine profile's memory rules."""
+
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)
+    """Share of the device memory for weights, activations and KV together."""
+    num_kv_blocks: int | None = Field(default=None, ge=1, le=1_000_000_000)
+    """Size of the KV pool in blocks, instead of what the budget leaves."""
+    block_size_tokens: int | None = Field(default=None, ge=1, le=4096)
+    """Tokens per KV block."""
+
+
+class SloConfig(StrictModel):
+    """Latency targets; a request counts as good when it meets every target given."""
+
+    ttft_ms: float | None = Field(default=None, gt=0)
+    """Time to first token, milliseconds."""
+    tpot_ms: float | None = Field(default=None, gt=0)
+    """Time per output token over the decode window, milliseconds."""
+    e2e_ms: float | None = Field(default=None, gt=0)
+    """Whole request, milliseconds."""
+
+
+class SimulationConfig(StrictModel):
+    """How the experiment is run."""
+
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Same seed, same bytes."""
+    replications: int = Field(default=5, ge=1, le=10_000)
+    """Independent repetitions; intervals need at least two."""
+    warmup: Literal["auto"] | float = "auto"
+    """Share of the requests left out at the start, or ``auto`` (MSER-5 on the latencies)."""
+    max_simulated_s: float | None = Field(default=None, gt=0)
+    """Stop the simulated clock here."""
+
+
+def _number_is_constant(value: Any) -> Any:
+    """Let ``acceptance: 0.8`` mean a constant and ``[.5, .2]`` per-position rates."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = {"name": "constant", "alpha": value}
+    elif isinstance(value, list):
+        value = {"name": "per_position", "rates": value}
+    return value if value is None else ACCEPTANCE_MODELS.parse(value)
+
+
+class DeploymentConfig(StrictModel):
+    """A model on hardware under an engine, decoding by one method."""
+
+    model: str = Field(min_length=1)
+    """Catalog name, ``config.json`` or a directory that holds one."""
+    hardware: str = Field(min_length=1)
+    """Profile name or YAML path."""
+    engine: str = Field(default="vllm", min_length=1)
+    """Engine profile name or YAML path."""
+    tp: int = Field(default=1, ge=1, le=1024)
+    """Tensor-parallel degree."""
+    dtype: str = "bf16"
+    """Weight data type."""
+    kv_dtype: str = "bf16"
+    """KV-cache data type."""
+    method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(METHODS.parse)]
+    """Decoding method and its fields."""
+    acceptance: Annotated[
+        SerializeAsAny[AcceptanceConfig] | None, BeforeValidator(_number_is_constant)
+    ] = None
+    """What drafts are accepted; required by every speculative method, never defaulted."""
+    scheduler: SchedulerConfig = SchedulerConfig()
+    memory: MemoryConfig = MemoryConfig()
+
+
+class ScenarioConfig(DeploymentConfig):
+    """One deployment under one load."""
+
+    name: str = Field(default="scenario", min_length=1, max_length=200)
+    description: str = ""
+    workload: WorkloadConfig
+    slo: SloConfig = SloConfig()
+    simulation: SimulationConfig = SimulationConfig()

@@ -1,0 +1,1 @@
+"""Where sweep points are computed; one file per executor, found by name."""

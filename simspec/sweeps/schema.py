@@ -1,0 +1,145 @@
+"""The YAML form of a sweep: a scenario and the axes to vary.
+
+An axis is a dotted scenario field with a list of values, a range, or — under any name — a mapping
+from a label to the fields it sets together::
+
+    grid:
+      method.exit_layer: [2, 4]
+      method.num_speculative_tokens: {from: 1, to: 6, step: 1}
+      load:
+        one user: {workload.arrivals: {name: closed_loop, concurrency: 1}}
+        busy: {workload.arrivals: {name: poisson, rate_per_s: 8}}
+    zip:
+      - {hardware: [h100_sxm, l40s], dtype: [bf16, fp8]}
+    exclude:
+      - {method.exit_layer: 4, method.num_speculative_tokens: [5, 6]}
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from simspec.scenarios.schema import StrictModel
+
+MAX_POINTS = 1_000_000
+
+
+class RangeAxis(StrictModel):
+    """Evenly spaced values, both ends included."""
+
+    from_: float = Field(alias="from")
+    to: float
+    step: float | None = Field(default=None, gt=0)
+    num: int | None = Field(default=None, ge=2, le=100_000)
+    scale: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _one_spacing(self) -> RangeAxis:
+        if (self.step is None) == (self.num is None):
+            raise PydanticCustomError(
+                "range_spacing", "a range needs exactly one of 'step' and 'num'"
+            )
+        if self.to < self.from_:
+            raise PydanticCustomError("range_order", "'to' must not be smaller than 'from'")
+        if self.scale == "log" and (self.from_ <= 0 or self.num is None):
+            raise PydanticCustomError(
+                "range_log", "a log range needs 'num' and 'from' greater than 0"
+            )
+        if self.step is not None and (self.to - self.from_) / self.step > MAX_POINTS:
+            raise PydanticCustomError(
+                "range_size",
+                "the range has more than {limit} values; use a larger 'step'",
+                {"limit": f"{MAX_POINTS:,}"},
+            )
+        return self
+
+    def values(self) -> list[float | int]:
+        """Return the values; integers where ``from`` and ``step`` are whole."""
+        if self.num is not None:
+            return _spaced(self.from_, self.to, self.num, self.scale)
+        assert self.step is not None
+        count = int((self.to - self.from_) / self.step + 1e-9) + 1
+        return [_tidy(self.from_ + i * self.step) for i in range(count)]
+
+
+def _spaced(low: float, high: float, num: int, scale: str) -> list[float | int]:
+    if scale == "log":
+        ratio = (high / low) ** (1 / (num - 1))
+        return [_tidy(low * ratio**i) for i in range(num)]
+    return [_tidy(low + (high - low) * i / (num - 1)) for i in range(num)]
+
+
+def _tidy(value: float) -> float | int:
+    rounded = round(value, 12)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+Scalar: TypeAlias = Any
+AxisValues: TypeAlias = list[Scalar] | dict[str, dict[str, Any]]
+
+
+def _axis(value: Any) -> Any:
+    if isinstance(value, dict) and "from" in value:
+        return RangeAxis.model_validate(value).values()
+    if isinstance(value, dict):
+        bad = [label for label, fields in value.items() if not isinstance(fields, dict)]
+        if bad or not value:
+            raise PydanticCustomError(
+                "axis_label",
+                "a labelled axis maps each label to the fields it sets; '{label}' does not",
+                {"label": str(bad[0]) if bad else ""},
+            )
+        return {str(label): fields for label, fields in value.items()}
+    if not isinstance(value, list) or not value:
+        raise PydanticCustomError(
+            "axis_values",
+            "an axis is a non-empty list, a range {{from, to, step}} or a mapping from label to "
+            "fields",
+        )
+    return value
+
+
+Axis: TypeAlias = Annotated[AxisValues, BeforeValidator(_axis)]
+
+
+class ExecutionConfig(StrictModel):
+    """What a sweep computes beside its grid."""
+
+    baseline: bool = True
+    """Run plain autoregression at every load on the same tapes, and report speedups."""
+    curve_batches: list[Annotated[int, Field(ge=1, le=100_000)]] = [
+        1, 2, 4, 8, 16, 32, 64, 128, 256,
+    ]  # fmt: skip
+    """Batch sizes of the closed-form curves."""
+    curve_context: int = Field(default=1024, ge=1, le=10_000_000)
+    """Context of the closed-form curves, tokens."""
+
+
+class SweepConfig(StrictModel):
+    """A scenario and its grid."""
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    scenario: dict[str, Any]
+    grid: dict[str, Axis] = Field(min_length=1)
+    zip: list[dict[str, Annotated[list[Any], Field(min_length=1)]]] = []
+    exclude: list[dict[str, Any]] = []
+    sweep: ExecutionConfig = ExecutionConfig()
+
+    @model_validator(mode="after")
+    def _zips_have_equal_length(self) -> SweepConfig:
+        for index, group in enumerate(self.zip):
+            lengths = {name: len(values) for name, values in group.items()}
+            if len(set(lengths.values())) > 1:
+                raise PydanticCustomError(
+                    "zip_length",
+                    "zip[{index}]: zipped axes need equally many values, these have {lengths}",
+                    {
+                        "index": index,
+                        "lengths": ", ".join(f"{n}: {k}" for n, k in lengths.items()),
+                    },
+                )
+        return self
