@@ -1,0 +1,1 @@
+"""What fits: weights, activations, the KV pool and its blocks."""

@@ -1,0 +1,1 @@
+"""Model architectures, number formats and the counts made from them."""

@@ -7,6 +7,7 @@ Counting parameters and bytes is ``simspec.models.counts``; reading ``config.jso
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,11 @@ class MoE:
     expert_intermediate_size: int
     num_shared_experts: int = 0
     shared_intermediate_size: int = 0
+    """Of one shared expert."""
+    router_bias: bool = False
+    """One bias per expert in the router (gpt-oss) or its score correction (DeepSeek-V3)."""
+    shared_expert_gate: bool = False
+    """A d-to-1 gate on the shared experts (Qwen2-MoE)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,20 @@ class Block:
     mla: MLA | None = None
     sliding_window: int | None = None
     attention_sinks: bool = False
+    qk_norm_weights: Literal["per_head", "per_layer", "none"] = "per_head"
+    """A weight per head dimension (Qwen3), per channel of q and k (MiniMax-M2), or none (Llama 4)."""
+    qkv_input_size: int | None = None
+    """Input of the q, k and v projections where it is not ``hidden_size`` (EAGLE-3: 2 d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftHead:
+    """What makes a one-layer checkpoint a draft head instead of a language model (EAGLE-3)."""
+
+    vocab_size: int
+    """Tokens its own LM head can propose."""
+    fused_states: int
+    """Hidden states of the target that a d x (n d) projection fuses into its input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,10 @@ class Architecture:
     tied_embeddings: bool
     max_context_len: int
     source: str
+    checkpoint_dtype: str | None = None
+    """Format the checkpoint is published in (``simspec.models.dtypes``), if its config says."""
+    draft_head: DraftHead | None = None
+    """Set for draft heads, which cannot generate on their own."""
 
     @property
     def num_layers(self) -> int:
