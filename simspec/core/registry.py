@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -39,15 +39,18 @@ class Registry:
         Dotted name, for example ``"simspec.decoding"``.
     kind : str
         What one of them is called in messages, for example ``"decoding method"``.
+    other_modules : collection of str
+        Public modules of the package that are not plug-ins.
     """
 
-    def __init__(self, package: str, kind: str) -> None:
+    def __init__(self, package: str, kind: str, *, other_modules: Collection[str] = ()) -> None:
         self.package = package
         self.kind = kind
+        self.other_modules = frozenset(other_modules)
 
     def names(self) -> tuple[str, ...]:
         """Return the sorted names, without importing any plug-in."""
-        return _module_names(self.package)
+        return tuple(n for n in _module_names(self.package) if n not in self.other_modules)
 
     def module(self, name: str) -> ModuleType:
         """Import and return the plug-in ``name``.

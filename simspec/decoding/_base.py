@@ -14,7 +14,7 @@ from simspec.core.registry import PluginConfig, Registry
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 
-METHODS = Registry("simspec.decoding", "decoding method")
+METHODS = Registry("simspec.decoding", "decoding method", other_modules={"tape"})
 ACCEPTANCE_MODELS = Registry("simspec.decoding.acceptance", "acceptance model")
 
 
