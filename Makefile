@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: sweep test check docs wheel clean
+.PHONY: sweep test check docs wheel readme clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.created:
@@ -41,6 +41,9 @@ docs: $(VENV)/.docs  ## documentation, warnings are errors
 wheel: $(VENV)/.dev  ## build wheel and sdist into dist/
 	$(BIN)/pip install --quiet --disable-pip-version-check build
 	$(BIN)/python -m build --outdir dist .
+
+readme: $(VENV)/.dev  ## run every command the README shows
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/readme_commands.py README.md
 
 clean:
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis
