@@ -1,0 +1,110 @@
+"""Collectives of tensor parallelism: what an algorithm file offers, and the faster one wins.
+
+Each module of this package says how many bytes a rank puts on the wire for each byte of the
+message: ``all_reduce_wire(tp)`` and ``all_gather_wire(tp)``. Its latency and bandwidth come from
+the link of the hardware profile, under the module's name. Small messages are bound by latency,
+large ones by bandwidth, and that is why a small draft model at a high degree is slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from simspec.core.errors import ConfigError, ProfileError
+from simspec.core.registry import Registry
+from simspec.cost.operators._pairs import Work
+from simspec.cost.roofline import Bound, smaller
+from simspec.cost.work import Quantity
+from simspec.hardware.profile import AllReduceFit, Hardware, Link
+
+ALGORITHMS = Registry("simspec.cost.collectives", "collective algorithm")
+
+CollectiveKind: TypeAlias = Literal["all_reduce", "all_gather"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A row kernel that exchanges ``bytes_per_row`` between the ranks of a stack."""
+
+    name: str
+    bytes_per_row: float
+    """Of the message: the whole tensor, once."""
+    tp: int
+    algorithms: tuple[tuple[AllReduceFit, float], ...]
+    """Fit and wire bytes per message byte of every algorithm the link has."""
+    is_network: bool = True
+
+    def work(self, rows: Quantity) -> Work:
+        """Return no FLOP and the bytes of the message."""
+        return Work(0.0, rows * self.bytes_per_row)
+
+    def seconds(self, rows: Quantity) -> Quantity:
+        """Return the time of the fastest algorithm for ``rows`` rows."""
+        message = rows * self.bytes_per_row
+        times = [
+            collective_seconds(message * wire, tp=self.tp, fit=fit) for fit, wire in self.algorithms
+        ]
+        best = times[0]
+        for other in times[1:]:
+            best = smaller(best, other)
+        return best
+
+    def bound(self, rows: float) -> Bound:
+        """Return ``"network"``."""
+        return "network"
+
+
+def collective_seconds(wire_bytes: Quantity, *, tp: int, fit: AllReduceFit) -> Quantity:
+    """Return ``latency + latency_per_peer (tp - 1) + wire_bytes / bandwidth`` in seconds.
+
+    The alpha-beta model of Hockney, "The communication challenge for MPP", Parallel Computing
+    20(3), 1994, with an alpha that grows with the peers.
+    """
+    alpha = fit.latency_s + fit.latency_per_peer_s * (tp - 1)
+    return alpha + wire_bytes / fit.bandwidth_bytes_per_s
+
+
+def collective(
+    kind: CollectiveKind, name: str, *, bytes_per_row: float, tp: int, hardware: Hardware
+) -> Collective:
+    """Return the kernel of one collective over the device link.
+
+    Raises
+    ------
+    ProfileError
+        The link names an algorithm that has no file, or has none at all.
+    """
+    link = device_link(hardware, tp)
+    if not link.all_reduce:
+        raise ProfileError(
+            f"hardware {hardware.name!r}: link {link.name!r} has no all-reduce times, which tp "
+            f"{tp} needs; use tp 1 or add one of: {', '.join(ALGORITHMS.names())}"
+        )
+    algorithms = []
+    for algorithm, fit in sorted(link.all_reduce.items()):
+        wire = getattr(ALGORITHMS.module(algorithm), f"{kind}_wire")(tp)
+        algorithms.append((fit, float(wire)))
+    return Collective(name, bytes_per_row, tp, tuple(algorithms))
+
+
+def device_link(hardware: Hardware, tp: int) -> Link:
+    """Return the link that ``tp`` ranks talk over.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or it joins fewer devices.
+    """
+    link = hardware.link
+    if link is None:
+        raise ConfigError(
+            f"tp {tp}: hardware {hardware.name!r} has no link between devices; use tp 1", field="tp"
+        )
+    if tp > link.max_devices:
+        raise ConfigError(
+            f"tp {tp}: link {link.name!r} of hardware {hardware.name!r} joins at most "
+            f"{link.max_devices} devices; use tp {link.max_devices} or less",
+            field="tp",
+        )
+    return link

@@ -1,0 +1,341 @@
+"""What a forward pass and an engine step cost: the one place that turns work into seconds.
+
+A pass runs the kernels of its layers once over all its rows; attention is priced per row group
+(decode-like, prefill-like) with its own kernel, and adds. Device time of a pass is the sum of
+its kernels under captured graphs, and at least ``launches * launch_time_s`` in eager mode, where
+kernels hide behind the launching thread. A step adds the host time that nothing hides. Where
+both are used, numbers (a lookup in tables) and arrays (the same formulas, vectorised) agree.
+
+Everything is per tensor-parallel rank, and ranks work alike. Left out: pipeline bubbles,
+overlap of communication with computation, cold caches after a change of batch shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from simspec.core.errors import ConfigError, nearest
+from simspec.cost.collectives._base import device_link
+from simspec.cost.operators._base import RowKernel
+from simspec.cost.operators._pairs import PairKernel
+from simspec.cost.roofline import Bound, kernel_seconds, larger
+from simspec.cost.segment import NOTHING, RowTable, Segment, Totals, head_table
+from simspec.cost.work import Pass, Phase, Quantity, Rows, Stack
+from simspec.hardware.profile import EngineProfile, Hardware
+from simspec.models.counts import check_tensor_parallel
+
+_NUMBER = (int, float)
+
+
+class WeightedWork(Protocol):
+    """A pass and the expected number of times it takes place."""
+
+    @property
+    def weight(self) -> Quantity:
+        """Probability or expected count."""
+        ...
+
+    @property
+    def work(self) -> Pass:
+        """The pass."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one engine step costs; fields are numbers or arrays like the rows they came from."""
+
+    total_s: Quantity
+    """``device_s + host_s``."""
+    device_s: Quantity
+    host_s: Quantity
+    by_phase: Mapping[str, Quantity]
+    """Seconds of draft, verify, decode, prefill, catch_up and host; they add up to the total.
+
+    Prompt chunks that ride in a pass of another phase are charged what they add to it.
+    """
+    network_s: Quantity
+    """Of ``device_s``, the seconds of collectives."""
+    flop: Quantity
+    """Per rank."""
+    bytes: Quantity
+    """Device memory traffic, per rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost:
+    """One kernel of a pass in a breakdown; sums over its ``count`` launches."""
+
+    operator: str
+    stack: str
+    phase: Phase
+    """Of the pass it belongs to."""
+    count: int
+    seconds: float
+    flop: float
+    bytes: float
+    """Device memory traffic; of collectives, their messages."""
+    bound: Bound
+
+
+class CostModel:
+    """Prices passes and steps of some stacks on one device and engine.
+
+    Parameters
+    ----------
+    stacks : mapping
+        By the name passes use.
+    hardware : Hardware
+        The device of every rank.
+    engine : EngineProfile
+        Host times and whether kernels replay from captured graphs.
+
+    Raises
+    ------
+    ConfigError
+        A stack's tensor-parallel degree does not divide its heads, or no link joins that many
+        devices.
+    """
+
+    def __init__(
+        self, stacks: Mapping[str, Stack], hardware: Hardware, engine: EngineProfile
+    ) -> None:
+        self.stacks = dict(stacks)
+        self.hardware = hardware
+        self.engine = engine
+        # Captured graphs replay without the host: launching costs nothing.
+        self._launch_s = 0.0 if engine.graph_capture else engine.launch_time_s
+        self._segments: dict[tuple[str, int, int, bool], Segment] = {}
+        self._heads: dict[str, RowTable] = {}
+        for stack in self.stacks.values():
+            check_tensor_parallel(stack.blocks, stack.tp)
+            if stack.tp > 1:
+                device_link(hardware, stack.tp)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the tables, which a worker process builds again in milliseconds."""
+        return CostModel, (self.stacks, self.hardware, self.engine)
+
+    def pass_seconds(self, work: Pass) -> Quantity:
+        """Return the device time of one pass in seconds."""
+        return self._pass_totals(work, work.rows).seconds
+
+    def step(self, passes: Sequence[Pass], num_sequences: Quantity) -> StepCost:
+        """Return the cost of one engine step.
+
+        Parameters
+        ----------
+        passes : sequence of Pass
+            In the order they run.
+        num_sequences : number or array
+            B, sequences in the step, prompts included.
+        """
+        return self._sum([(1.0, work) for work in passes], num_sequences)
+
+    def expected_step(self, weighted: Iterable[WeightedWork], num_sequences: Quantity) -> StepCost:
+        """Return the expected cost of a step whose passes take place with some probability.
+
+        Parameters
+        ----------
+        weighted : iterable of WeightedWork
+            Passes with their probabilities; all arrays broadcast against each other.
+        num_sequences : number or array
+            B, sequences in the step.
+        """
+        return self._sum([(entry.weight, entry.work) for entry in weighted], num_sequences)
+
+    def breakdown(self, passes: Sequence[Pass]) -> list[OperatorCost]:
+        """Return every kernel of the passes; their seconds add up to the step's device time.
+
+        In eager mode the time in which the device waits for launches is a line of its own,
+        ``launch_wait``, bound by overhead. Rows must be numbers, not arrays.
+        """
+        return [line for work in passes for line in self._pass_breakdown(work)]
+
+    # -- the sum over passes ---------------------------------------------------------------
+
+    def _sum(self, weighted: Sequence[tuple[Quantity, Pass]], num_sequences: Quantity) -> StepCost:
+        engine = self.engine
+        phases: dict[str, Quantity] = {
+            "draft": 0.0, "verify": 0.0, "decode": 0.0, "prefill": 0.0, "catch_up": 0.0, "host": 0.0
+        }  # fmt: skip
+        device_s: Quantity = 0.0
+        network_s: Quantity = 0.0
+        flop: Quantity = 0.0
+        num_bytes: Quantity = 0.0
+        draft_steps: Quantity = 0.0
+        previous: Phase | None = None
+        for weight, work in weighted:
+            totals = self._pass_totals(work, work.rows)
+            seconds = weight * totals.seconds
+            device_s = device_s + seconds
+            network_s = network_s + weight * totals.network_s
+            flop = flop + weight * totals.flop
+            num_bytes = num_bytes + weight * totals.num_bytes
+            phase = work.phase
+            if len(work.rows) > 1 and phase != "prefill":
+                rest_s = weight * self._without_prefill_s(work)
+                phases["prefill"] = phases["prefill"] + (seconds - rest_s)
+                seconds = rest_s
+            phases[phase] = phases[phase] + seconds
+            if phase in {"draft", "catch_up"} and (work.embeds or phase != previous):
+                draft_steps = draft_steps + weight
+            previous = phase
+        host_s = (
+            engine.host_time_per_step_s
+            + engine.host_time_per_sequence_s * num_sequences
+            + engine.host_time_per_draft_step_s * draft_steps
+        )
+        phases["host"] = host_s
+        return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)
+
+    def _without_prefill_s(self, work: Pass) -> Quantity:
+        rows = tuple(group for group in work.rows if group.kind != "prefill")
+        return self._pass_totals(work, rows).seconds
+
+    # -- one pass --------------------------------------------------------------------------
+
+    def _pass_totals(self, work: Pass, rows: Sequence[Rows]) -> Totals:
+        segment = self._segment(work)
+        for group in rows:
+            if not (
+                type(group.num_tokens) in _NUMBER
+                and type(group.kv_tokens) in _NUMBER
+                and type(group.attended_tokens) in _NUMBER
+                and type(group.logit_rows) in _NUMBER
+                and type(group.num_sequences) in _NUMBER
+            ):
+                return self._array_totals(work, segment, [_as_arrays(group) for group in rows])
+        return self._number_totals(work, segment, rows)
+
+    def _number_totals(self, work: Pass, segment: Segment, rows: Sequence[Rows]) -> Totals:
+        tokens: Any = 0
+        logit_rows: Any = 0
+        for group in rows:
+            tokens += group.num_tokens
+            logit_rows += group.logit_rows
+        if tokens == 0:
+            return NOTHING
+        seconds, network_s, flop, num_bytes = segment.tokens.at(tokens)
+        launches = segment.tokens.launches
+        for group in rows:
+            if group.num_tokens == 0:
+                continue
+            launches += segment.attention_launches[group.kind]
+            for kernel, count in segment.attention[group.kind]:
+                kernel_flop, kernel_bytes = kernel.work(group)
+                seconds += count * kernel_seconds(kernel_flop, kernel_bytes, kernel.rate)
+                flop += count * kernel_flop
+                num_bytes += count * kernel_bytes
+        if logit_rows:
+            head = self._head(work)
+            of_head = head.at(logit_rows)
+            launches += head.launches
+            seconds += of_head.seconds
+            network_s += of_head.network_s
+            flop += of_head.flop
+            num_bytes += of_head.num_bytes
+        return Totals(larger(seconds, launches * self._launch_s), network_s, flop, num_bytes)
+
+    def _array_totals(self, work: Pass, segment: Segment, rows: Sequence[Rows]) -> Totals:
+        tokens = sum((group.num_tokens for group in rows), start=np.zeros(()))
+        logit_rows = sum((group.logit_rows for group in rows), start=np.zeros(()))
+        parts = [(segment.tokens.totals(tokens), segment.tokens.launches, tokens > 0)]
+        for group in rows:
+            for kernel, count in segment.attention[group.kind]:
+                kernel_flop, kernel_bytes = kernel.work(group)
+                kernel_s = kernel_seconds(kernel_flop, kernel_bytes, kernel.rate)
+                totals = Totals(count * kernel_s, 0.0, count * kernel_flop, count * kernel_bytes)
+                parts.append((totals, count, group.num_tokens > 0))
+        if np.any(logit_rows > 0):
+            head = self._head(work)
+            parts.append((head.totals(logit_rows), head.launches, logit_rows > 0))
+        total = [sum(np.where(runs, part[i], 0.0) for part, _, runs in parts) for i in range(4)]
+        launches = sum(np.where(runs, count, 0) for _, count, runs in parts)
+        total[0] = np.maximum(total[0], launches * self._launch_s)
+        return Totals(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in total))
+
+    def _pass_breakdown(self, work: Pass) -> list[OperatorCost]:
+        segment = self._segment(work)
+        tokens = float(sum(group.num_tokens for group in work.rows))
+        logit_rows = float(sum(group.logit_rows for group in work.rows))
+        if tokens == 0:
+            return []
+        lines = [_line(work, kernel, count, tokens) for kernel, count in segment.tokens.kernels]
+        for group in work.rows:
+            if group.num_tokens:
+                lines += [
+                    _line(work, k, count, group) for k, count in segment.attention[group.kind]
+                ]
+        if logit_rows:
+            head = self._head(work)
+            lines += [_line(work, kernel, count, logit_rows) for kernel, count in head.kernels]
+        busy_s = sum(line.seconds for line in lines)
+        launches = sum(line.count for line in lines)
+        wait_s = launches * self._launch_s - busy_s
+        if wait_s > 0:
+            wait = ("launch_wait", work.stack, work.phase, launches, wait_s, 0.0, 0.0)
+            lines.append(OperatorCost(*wait, "overhead"))
+        return lines
+
+    # -- lookups ---------------------------------------------------------------------------
+
+    def _segment(self, work: Pass) -> Segment:
+        key = (work.stack, work.first_layer, work.last_layer, work.embeds)
+        segment = self._segments.get(key)
+        if segment is None:
+            stack = self._stack(work)
+            first, last = work.first_layer, work.last_layer
+            if not 0 <= first <= last <= len(stack.blocks):
+                raise ConfigError(
+                    f"stack {stack.name!r}: no layers [{first}, {last}); it has "
+                    f"[0, {len(stack.blocks)})"
+                )
+            segment = Segment(stack, self.hardware, first, last, embeds=work.embeds)
+            self._segments[key] = segment
+        return segment
+
+    def _head(self, work: Pass) -> RowTable:
+        head = self._heads.get(work.stack)
+        if head is None:
+            stack = self._stack(work)
+            if not stack.vocab_size:
+                raise ConfigError(f"stack {stack.name!r}: logits asked for, but it has no LM head")
+            head = self._heads[work.stack] = head_table(stack, self.hardware)
+        return head
+
+    def _stack(self, work: Pass) -> Stack:
+        if work.stack not in self.stacks:
+            raise ConfigError(f"unknown stack {work.stack!r}; {nearest(work.stack, self.stacks)}")
+        return self.stacks[work.stack]
+
+
+def _as_arrays(group: Rows) -> Rows:
+    return Rows(
+        kind=group.kind,
+        num_sequences=np.asarray(group.num_sequences, dtype=np.float64),
+        num_tokens=np.asarray(group.num_tokens, dtype=np.float64),
+        kv_tokens=np.asarray(group.kv_tokens, dtype=np.float64),
+        attended_tokens=np.asarray(group.attended_tokens, dtype=np.float64),
+        logit_rows=np.asarray(group.logit_rows, dtype=np.float64),
+    )
+
+
+def _line(
+    work: Pass, kernel: RowKernel | PairKernel, count: int, rows: float | Rows
+) -> OperatorCost:
+    done: Any = kernel.work(rows)  # type: ignore[arg-type]  # rows fit the kernel they came with
+    return OperatorCost(
+        operator=kernel.name,
+        stack=work.stack,
+        phase=work.phase,
+        count=count,
+        seconds=float(count * kernel.seconds(rows)),  # type: ignore[arg-type]
+        flop=float(count * done.flop),
+        bytes=float(count * done.num_bytes),
+        bound=kernel.bound(rows),  # type: ignore[arg-type]
+    )

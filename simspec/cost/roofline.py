@@ -1,0 +1,125 @@
+"""Seconds of one kernel from its FLOP and bytes: the roofline with a fixed overhead.
+
+``time = smooth_max(flop / (peak e_f), bytes / (bandwidth e_b)) + overhead``.
+
+The roofline is Williams, Waterman and Patterson, "Roofline: an insightful visual performance
+model", CACM 52(4), 2009; the efficiencies, the overhead and the sharpness of the corner come
+from the hardware profile, fitted to measured kernels. Left out: cache residency of small
+weights, wave quantisation of GEMM tiles, clock throttling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from simspec.core.errors import ProfileError, nearest
+from simspec.cost.work import Quantity
+from simspec.hardware.profile import Hardware, KernelFit
+
+Bound: TypeAlias = Literal["compute", "memory", "overhead", "network"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRate:
+    """A kernel fit on a device: what turns FLOP and bytes into seconds."""
+
+    flop_per_s: float
+    """Peak of the compute data type times the kernel's efficiency."""
+    bytes_per_s: float
+    """Memory bandwidth times the kernel's efficiency."""
+    overhead_s: float
+    """Once per launch."""
+    sharpness: float
+    """Exponent of the smooth maximum; ``inf`` is the plain one."""
+
+
+def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> KernelRate:
+    """Bind ``fit`` to the peaks of ``hardware``.
+
+    Raises
+    ------
+    ProfileError
+        The device has no rate for ``compute_dtype``; the message lists those it has.
+    """
+    peaks = hardware.peak_flop_per_s
+    if compute_dtype not in peaks:
+        raise ProfileError(
+            f"hardware {hardware.name!r}: no peak rate for compute data type "
+            f"{compute_dtype!r}; {nearest(compute_dtype, peaks)}"
+        )
+    return KernelRate(
+        flop_per_s=peaks[compute_dtype] * fit.flop_efficiency,
+        bytes_per_s=hardware.memory_bandwidth_bytes_per_s * fit.bandwidth_efficiency,
+        overhead_s=fit.overhead_s,
+        sharpness=fit.sharpness,
+    )
+
+
+def fit_of(hardware: Hardware, kind: str, fits: Mapping[str, KernelFit], dtype: str) -> KernelFit:
+    """Return the fit for ``dtype`` among ``fits`` of one ``kind`` of kernel.
+
+    Raises
+    ------
+    ProfileError
+        The profile has no such fit; the message lists those it has.
+    """
+    if dtype not in fits:
+        raise ProfileError(
+            f"hardware {hardware.name!r}: no {kind} efficiencies for data type {dtype!r}; "
+            f"{nearest(dtype, fits)}"
+        )
+    return fits[dtype]
+
+
+def larger(x: Quantity, y: Quantity) -> Quantity:
+    """Return ``max(x, y)`` for numbers or arrays."""
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        return np.maximum(x, y)
+    return x if x > y else y
+
+
+def smaller(x: Quantity, y: Quantity) -> Quantity:
+    """Return ``min(x, y)`` for numbers or arrays."""
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        return np.minimum(x, y)
+    return x if x < y else y
+
+
+def smooth_max(x: Quantity, y: Quantity, sharpness: float) -> Quantity:
+    """Return ``(x**s + y**s)**(1/s)`` of two non-negative numbers or arrays.
+
+    Written as ``max (1 + (min/max)**s)**(1/s)`` because ``(1e-6)**s`` underflows for large
+    ``s``; never below ``max(x, y)`` and at most ``2**(1/s)`` times it, at ``x = y``.
+    """
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        top: npt.NDArray[np.float64] = np.maximum(x, y)
+        if sharpness == math.inf:
+            return top
+        shape = np.zeros_like(top, dtype=np.float64)
+        ratio = np.divide(np.minimum(x, y), top, out=shape, where=top > 0)
+        corner: npt.NDArray[np.float64] = (1.0 + ratio**sharpness) ** (1.0 / sharpness)
+        return top * corner
+    high, low = (x, y) if x > y else (y, x)
+    if sharpness == math.inf or high == 0:
+        return high
+    return high * (1.0 + (low / high) ** sharpness) ** (1.0 / sharpness)
+
+
+def kernel_seconds(flop: Quantity, num_bytes: Quantity, rate: KernelRate) -> Quantity:
+    """Return the seconds of one launch that does ``flop`` and moves ``num_bytes``."""
+    roof = smooth_max(flop / rate.flop_per_s, num_bytes / rate.bytes_per_s, rate.sharpness)
+    return roof + rate.overhead_s
+
+
+def ruling_bound(flop: float, num_bytes: float, rate: KernelRate) -> Bound:
+    """Return which term of :func:`kernel_seconds` is the largest."""
+    compute_s, memory_s = flop / rate.flop_per_s, num_bytes / rate.bytes_per_s
+    if rate.overhead_s > max(compute_s, memory_s):
+        return "overhead"
+    return "compute" if compute_s >= memory_s else "memory"
