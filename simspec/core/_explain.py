@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from simspec.core._field_types import (
     Option,
@@ -92,6 +93,33 @@ _OUT_OF_RANGE = {
 
 def explain(error: ValidationError, model: type[BaseModel], data: object) -> list[Problem]:
     """Return every mistake of ``data`` against ``model`` in plain words, one per place."""
+    return [Problem(group[0].path, _sentence(group)) for group in _grouped(error, model, data)]
+
+
+def explained(error: ValidationError, model: type[BaseModel], data: object) -> ValidationError:
+    """Return the same errors with plain sentences, for a model inside another one.
+
+    pydantic forgets the inner model when it merges the errors of a validator into those of
+    the outer model, and with it the valid fields and ranges.
+    """
+    return ValidationError.from_exception_data(
+        model.__name__,
+        [
+            InitErrorDetails(
+                # The same kind, so that the outer model places it the same way.
+                type=PydanticCustomError(
+                    group[0].kind, "{sentence}", {"sentence": _sentence(group)}
+                ),
+                loc=group[0].path,
+                input=group[0].value,
+            )
+            for group in _grouped(error, model, data)
+        ],
+    )
+
+
+def _grouped(error: ValidationError, model: type[BaseModel], data: object) -> list[list[_Error]]:
+    """Return the errors that matter, those about one place together."""
     placed = [_place(item, model, data) for item in error.errors(include_url=False)]
     by_path: dict[FieldPath, list[_Error]] = {}
     for item in placed:
@@ -103,7 +131,7 @@ def explain(error: ValidationError, model: type[BaseModel], data: object) -> lis
             # A misspelled field: one mistake, one sentence.
             continue
         by_path.setdefault(item.path, []).append(item)
-    return [Problem(path, _sentence(group)) for path, group in by_path.items()]
+    return list(by_path.values())
 
 
 def silent_coercions(data: object, value: object, path: FieldPath = ()) -> list[Problem]:
@@ -171,14 +199,14 @@ def _place(item: Any, model: type[BaseModel], data: object) -> _Error:
     from_union = False
     here = data
     for index, key in enumerate(location):
-        fields = fields_at(options or [], here)
+        fields = fields_at(options or [])
         inside, below = child(here, key)
         ends_here = index == len(location) - 1 and kind in ("missing", "extra_forbidden")
         if not (inside or ends_here or (fields is not None and key in fields)):
             from_union = from_union or key != "[key]"
             continue
         siblings = sorted(fields or ())
-        options = step(options or [], key, here)
+        options = step(options or [], key)
         path = (*path, key)
         here = below
     return _Error(
@@ -212,6 +240,9 @@ def _is_below(path: FieldPath, ancestor: FieldPath) -> bool:
 
 def _sentence(group: list[_Error]) -> str:
     """Return the sentence for all errors at one place."""
+    written = next((item for item in group if "sentence" in item.context), None)
+    if written is not None:
+        return written.message
     others = [item for item in group if item.kind not in _NOUNS]
     if len(group) > 1 and group[0].value is not None and len(others) < len(group):
         others = [item for item in others if _same_kind_of_value(item)]

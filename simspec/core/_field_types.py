@@ -1,8 +1,7 @@
 """What a pydantic model allows at each place of its input, in words.
 
 pydantic reports the place and the kind of an error; the fields that would have been valid
-there, and the range a number may have, must be read from the model. A plug-in's ``Config`` is
-chosen by the data, so the walk looks at the data as well.
+there, and the range a number may have, must be read from the model.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from typing import Annotated, Any, Literal, Union
 import annotated_types
 from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
-
-from simspec.core.errors import ConfigError
-from simspec.core.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ def options_of(annotation: object, metadata: Iterable[object] = ()) -> list[Opti
             annotation = annotation.__value__
         else:
             break
-    if typing.get_origin(annotation) in (Union, types.UnionType) and not _registry(constraints):
+    if typing.get_origin(annotation) in (Union, types.UnionType):
         return [
             option
             for part in typing.get_args(annotation)
@@ -53,14 +49,14 @@ def options_of(annotation: object, metadata: Iterable[object] = ()) -> list[Opti
     return [] if annotation is type(None) else [Option(annotation, constraints)]
 
 
-def fields_at(options: Iterable[Option], data: object) -> dict[str, FieldInfo] | None:
+def fields_at(options: Iterable[Option]) -> dict[str, FieldInfo] | None:
     """Return the fields a mapping at this place may have, by the name used in the input.
 
     None when the place is not known to hold a model.
     """
     found: dict[str, FieldInfo] | None = None
     for option in options:
-        model = _model_class(option, data)
+        model = _model_class(option.annotation)
         if model is None:
             continue
         found = found or {}
@@ -69,16 +65,10 @@ def fields_at(options: Iterable[Option], data: object) -> dict[str, FieldInfo] |
     return found
 
 
-def step(options: Iterable[Option], key: str | int, data: object) -> list[Option] | None:
-    """Return the options one level down; None when the types do not know that level.
-
-    Parameters
-    ----------
-    data : object
-        The input at the place before the step.
-    """
+def step(options: Iterable[Option], key: str | int) -> list[Option] | None:
+    """Return the options one level down; None when the types do not know that level."""
     choices = list(options)
-    fields = fields_at(choices, data)
+    fields = fields_at(choices)
     if fields is not None and key in fields:
         info = fields[str(key)]
         return options_of(info.annotation, info.metadata)
@@ -98,7 +88,11 @@ def step(options: Iterable[Option], key: str | int, data: object) -> list[Option
 
 
 def describe(options: Iterable[Option]) -> str | None:
-    """Return what may stand at a place, for example ``"a whole number from 1 to 64"``."""
+    """Return what may stand at a place, for example ``"a whole number from 1 to 64"``.
+
+    A model that can be written in more ways than as a mapping says so in a class attribute
+    ``described_as``.
+    """
     words: list[str] = []
     for option in options:
         word = _describe(option)
@@ -118,24 +112,7 @@ def literal_choices(options: Iterable[Option]) -> list[str]:
     return choices
 
 
-def _registry(metadata: Iterable[object]) -> Registry | None:
-    """Return the registry whose ``parse`` validates the place, if there is one."""
-    for item in metadata:
-        owner = getattr(getattr(item, "func", None), "__self__", None)
-        if isinstance(owner, Registry):
-            return owner
-    return None
-
-
-def _model_class(option: Option, data: object) -> type[Any] | None:
-    registry = _registry(option.metadata)
-    if registry is not None:
-        name = data.get("name") if isinstance(data, Mapping) else data
-        try:
-            return registry.config_class(name) if isinstance(name, str) else None
-        except (ConfigError, ImportError):
-            return None
-    annotation = option.annotation
+def _model_class(annotation: object) -> type[Any] | None:
     if isinstance(annotation, type) and (
         issubclass(annotation, BaseModel) or hasattr(annotation, "__pydantic_fields__")
     ):
@@ -166,9 +143,6 @@ _SIMPLE: dict[object, str] = {
 
 def _describe(option: Option) -> str | None:
     annotation, metadata = option.annotation, option.metadata
-    registry = _registry(metadata)
-    if registry is not None:
-        return f"the name of a {registry.kind} or a mapping with a key 'name'"
     choices = literal_choices([option])
     if choices:
         return "one of " + ", ".join(repr(choice) for choice in choices)
@@ -179,8 +153,11 @@ def _describe(option: Option) -> str | None:
         return None
     if issubclass(origin, PurePath):
         return "a path"
-    model = _model_class(option, None)
+    model = _model_class(origin)
     if model is not None:
+        described = getattr(model, "described_as", None)
+        if isinstance(described, str):
+            return described
         names = [_input_name(name, info) for name, info in _model_fields(model).items()]
         return "the fields " + ", ".join(names[:8]) + ", …" * (len(names) > 8)
     if issubclass(origin, Mapping):

@@ -13,11 +13,12 @@ import pkgutil
 from collections.abc import Collection, Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
+from simspec.core._explain import explained, shown
 from simspec.core.errors import ConfigError, nearest
 
 
@@ -25,6 +26,9 @@ class PluginConfig(BaseModel):
     """Base of every plug-in's ``Config``: frozen, strict about unknown keys, finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    described_as: ClassVar[str] = "a name, or a mapping with a key 'name'"
+    """What messages call a value of this type."""
 
     name: str = ""
     """The plug-in's file name; filled in by the registry."""
@@ -82,17 +86,22 @@ class Registry:
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             raise PydanticCustomError(
                 "plugin_name",
-                "{kind}: give a name or a mapping with a key 'name'; {choices}",
+                "give the name of a {kind}, or a mapping with a key 'name'; {choices}",
                 {"kind": self.kind, "choices": nearest("", self.names())},
             )
         name = str(value["name"])
         if name not in self.names():
             raise PydanticCustomError(
                 "plugin_unknown",
-                "unknown {kind} '{name}'; {choices}",
-                {"kind": self.kind, "name": name, "choices": nearest(name, self.names())},
+                "unknown {kind} {name}; {choices}",
+                {"kind": self.kind, "name": shown(name), "choices": nearest(name, self.names())},
             )
-        return self.config_class(name).model_validate(dict(value))
+        config = self.config_class(name)
+        try:
+            return config.model_validate(dict(value))
+        except ValidationError as error:
+            # Only here is it known which fields would have been valid.
+            raise explained(error, config, value) from None
 
 
 @cache

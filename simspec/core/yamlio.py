@@ -12,7 +12,6 @@ Scalars follow YAML 1.2, see :mod:`simspec.core._yaml_nodes`.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,8 +28,8 @@ FieldPath = Sequence[str | int]
 
 MAX_FILE_BYTES = 1_000_000
 """A configuration is a few kilobytes; reading YAML takes about 10 s per megabyte."""
-_MAX_PROBLEMS = 8
-"""Mistakes listed before the rest is only counted."""
+_MAX_OTHERS = 5
+"""Further mistakes named by line and field before the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +55,14 @@ class Document:
 
     def locate(self, field_path: FieldPath = ()) -> str:
         """Return ``"file.yaml:12"`` for a field, or for its nearest parent that was written."""
+        line = self.line(field_path)
+        return self.name if line is None else f"{self.name}:{line}"
+
+    def line(self, field_path: FieldPath = ()) -> int | None:
+        """Return the line of a field or of its nearest parent; None without lines."""
         place = tuple(field_path)
-        for length in range(len(place), -1, -1):
-            line = self.positions.get(place[:length])
-            if line is not None:
-                return f"{self.name}:{line}"
-        return self.name
+        parents = (place[:length] for length in range(len(place), -1, -1))
+        return next((self.positions[p] for p in parents if p in self.positions), None)
 
     def at(self, field_path: FieldPath = ()) -> Any:
         """Return the value at a field path.
@@ -107,10 +108,7 @@ class Document:
         """
         place = tuple(field_path)
         data = _replaced(self, self.data, place, 0, value)
-        line = self.positions.get(place)
-        if source is not None:
-            found = [tuple(source)[:n] for n in range(len(source), -1, -1)]
-            line = next((self.positions[p] for p in found if p in self.positions), None)
+        line = self.positions.get(place) if source is None else self.line(source)
         positions = {p: at for p, at in self.positions.items() if p[: len(place)] != place}
         if line is not None:
             positions[place] = line
@@ -154,7 +152,7 @@ def loads_yaml(text: str | bytes, name: str, *, error: type[ConfigError] = Confi
         data, positions = read_yaml(text.removeprefix("\ufeff"))
         if not isinstance(data, dict):
             raise YamlProblem(
-                f"the top level is {shown(data)}; write 'field: value' lines",
+                f"the top level is {shown(data)}, not a mapping; write 'field: value' lines",
                 positions[()],
             )
     except YamlProblem as problem:
@@ -175,8 +173,8 @@ def parse(
     Raises
     ------
     ConfigError
-        All mistakes, in the order of the file, one per line: the first line is the first
-        mistake.
+        One sentence on the first mistake in the order of the file, which also counts the
+        others and says where they are.
     """
     data = document.at(base)
     try:
@@ -210,15 +208,18 @@ def dotted(field_path: FieldPath) -> str:
 
 
 def _report(document: Document, problems: list[Problem]) -> str:
-    def line(problem: Problem) -> int:
-        found = re.search(r":(\d+)\Z", document.locate(problem.path))
-        return int(found[1]) if found else 0
-
-    lines = [_message(document, problem) for problem in sorted(problems, key=line)]
-    if len(lines) > _MAX_PROBLEMS:
-        hidden = len(lines) - _MAX_PROBLEMS
-        lines = [*lines[:_MAX_PROBLEMS], f"and {hidden} more"]
-    return "\n".join(lines)
+    ordered = sorted(problems, key=lambda problem: document.line(problem.path) or 0)
+    others = [
+        " ".join(filter(None, [f"line {line}" if line else "", dotted(problem.path)]))
+        for problem in ordered[1:]
+        for line in [document.line(problem.path)]
+    ]
+    first = _message(document, ordered[0])
+    if not others:
+        return first
+    hidden = [f"{len(others) - _MAX_OTHERS} elsewhere"] if len(others) > _MAX_OTHERS else []
+    places = "; ".join([*others[:_MAX_OTHERS], *hidden])
+    return f"{first} (and {len(others)} more: {places})"
 
 
 def _message(document: Document, problem: Problem) -> str:
