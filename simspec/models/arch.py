@@ -57,7 +57,7 @@ class Block:
     sliding_window: int | None = None
     attention_sinks: bool = False
     qk_norm_weights: Literal["per_head", "per_layer", "none"] = "per_head"
-    """A weight per head dimension (Qwen3), per channel of q and k (MiniMax-M2), or none (Llama4)."""
+    """A weight per head dimension (Qwen3), per channel (MiniMax-M2), or none (Llama 4)."""
     qkv_input_size: int | None = None
     """Input of the q, k and v projections where it is not ``hidden_size`` (EAGLE-3: 2 d)."""
 
