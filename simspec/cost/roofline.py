@@ -103,12 +103,13 @@ def smooth_max(x: Quantity, y: Quantity, sharpness: float) -> Quantity:
             return top
         shape = np.zeros_like(top, dtype=np.float64)
         ratio = np.divide(np.minimum(x, y), top, out=shape, where=top > 0)
-        corner: npt.NDArray[np.float64] = (1.0 + ratio**sharpness) ** (1.0 / sharpness)
-        return top * corner
+        bend = (1.0 + ratio**sharpness) ** (1.0 / sharpness)
+        return np.asarray(top * bend)
     high, low = (x, y) if x > y else (y, x)
     if sharpness == math.inf or high == 0:
         return high
-    return high * (1.0 + (low / high) ** sharpness) ** (1.0 / sharpness)
+    corner: float = (1.0 + (low / high) ** sharpness) ** (1.0 / sharpness)
+    return high * corner
 
 
 def kernel_seconds(flop: Quantity, num_bytes: Quantity, rate: KernelRate) -> Quantity:

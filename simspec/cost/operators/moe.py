@@ -1,10 +1,11 @@
 """A mixture-of-experts feed-forward: router, routed experts, shared experts.
 
 Weights are read for the distinct experts a pass hits, ``E_r (1 - (1 - k/E_r)^T)`` in expectation
-over independent uniform routing: a verify pass of m+1 tokens reads more experts than a decode
-of one, so at small batches speculation pays less than in a dense model, and again once a decode
-step already hits most experts (Huang et al., "MoESD", arXiv 2505.19645). Every expert is divided among the tensor-parallel ranks. Left out: imbalance and the correlation of the
-routes of neighbouring tokens (fewer distinct experts), expert parallelism.
+over independent uniform routing. A verify pass of m+1 tokens reads more experts than a decode of
+one, so speculation pays less than in a dense model until a decode step hits nearly all experts
+by itself (Huang et al., "MoESD", arXiv 2505.19645). Every expert is divided among the ranks.
+Left out: imbalance and the correlation of the routes of neighbouring tokens (fewer distinct
+experts), expert parallelism.
 """
 
 from __future__ import annotations
