@@ -97,10 +97,7 @@ class DType:
         ConfigError
             The device can run it at no known rate.
         """
-        own = self.compute_dtype
-        candidates = [own, _SAME_RATE[own]] if own in _SAME_RATE else [own]
-        if self.bits_per_weight < 16.0:
-            candidates += ["bf16", "fp16"]
+        candidates = self._rates()
         for candidate in candidates:
             if candidate in available:
                 return candidate
@@ -108,6 +105,17 @@ class DType:
             f"dtype {self.name!r} computes at {' or '.join(candidates)}, which the device has no "
             f"rate for; it has: {', '.join(sorted(available)) or 'none'}"
         )
+
+    def runs_on(self, available: Collection[str]) -> bool:
+        """Return whether a device that has ``available`` rates can run this format."""
+        return any(candidate in available for candidate in self._rates())
+
+    def _rates(self) -> list[str]:
+        own = self.compute_dtype
+        rates = [own, _SAME_RATE[own]] if own in _SAME_RATE else [own]
+        if self.bits_per_weight < 16.0:
+            rates += [rate for rate in ("bf16", "fp16") if rate not in rates]
+        return rates
 
 
 _IEEE = "width of the format"

@@ -1,0 +1,294 @@
+"""Whether it fits, and how many KV blocks remain, on one rank.
+
+::
+
+    pool = memory_fraction * visible memory
+           - weights - extra weights - activation reserve - engine reserve
+    blocks = floor(pool / (block size * KV bytes per token))
+
+as vLLM sizes its cache. Every rank holds the same share, so one rank speaks for all. The extra
+weights and KV bytes are those of the decoding method (draft model, adapter, heads); draft and
+target share one pool by bytes per token, so both reach the same number of tokens. Sliding
+layers are charged for every token, as an engine without a hybrid allocator does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from simspec.core.errors import ConfigError, DoesNotFit
+from simspec.core.units import format_bytes
+from simspec.cost.work import Stack
+from simspec.hardware.profile import EngineProfile, Hardware
+from simspec.memory.footprint import activation_bytes
+from simspec.models.arch import Architecture
+from simspec.models.counts import check_tensor_parallel, kv_bytes_per_token, weights_bytes
+from simspec.models.dtypes import DTYPES, dtype, kv_dtype
+
+_MAX_TP = 1024
+_SMALLER_SERVING = ("fp8", "int4_g128")
+_SMALLER_FILES = ("q8_0", "q4_k_m")
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetInputs:
+    """What a budget is the budget of; kept so that a refusal can try what would fit."""
+
+    hardware: Hardware
+    engine: EngineProfile
+    arch: Architecture
+    target: Stack
+    extra_weights_bytes: float
+    extra_kv_bytes_per_token: float
+    max_num_batched_tokens: int
+    max_num_seqs: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """The memory of one rank, in bytes, and what is left of it for the KV cache."""
+
+    inputs: BudgetInputs
+    capacity_bytes: float
+    """Visible to the framework."""
+    usable_bytes: float
+    """The engine's memory fraction of it."""
+    weights_bytes: float
+    """Of the target."""
+    extra_weights_bytes: float
+    """Of the decoding method."""
+    activation_bytes: float
+    """Peak of the largest step."""
+    reserve_bytes: float
+    """The engine's, outside its allocator."""
+    kv_bytes_per_token: float
+    """Target and decoding method together."""
+    kv_pool_bytes: float
+    """What is left for the KV cache; 0 when nothing is."""
+    num_blocks: int
+    block_size_tokens: int
+
+    @property
+    def kv_capacity_tokens(self) -> int:
+        """Tokens the KV pool holds."""
+        return self.num_blocks * self.block_size_tokens
+
+    @property
+    def fits(self) -> bool:
+        """Whether at least one KV block is left."""
+        return self.num_blocks > 0
+
+    @property
+    def left_bytes(self) -> float:
+        """Usable memory minus everything but the KV cache; negative by what is missing."""
+        taken = self.weights_bytes + self.extra_weights_bytes
+        return self.usable_bytes - taken - self.activation_bytes - self.reserve_bytes
+
+    def lines(self) -> list[str]:
+        """Return the budget as aligned lines for people, per GPU."""
+        asked = self.inputs
+        target = asked.target
+        label = f"share the engine may use ({asked.engine.memory_fraction:.0%})"
+        rows = [
+            (f"memory of {asked.hardware.name}", format_bytes(self.capacity_bytes)),
+            (label, format_bytes(self.usable_bytes)),
+            (f"weights ({target.weight_dtype}, tp={target.tp})", format_bytes(self.weights_bytes)),
+            ("weights of the decoding method", format_bytes(self.extra_weights_bytes)),
+            (
+                f"activations of {asked.max_num_batched_tokens:,} tokens",
+                format_bytes(self.activation_bytes),
+            ),
+            ("reserve outside the allocator", format_bytes(self.reserve_bytes)),
+            ("left for the KV cache", format_bytes(self.left_bytes)),
+            (f"KV per token ({target.kv_dtype})", format_bytes(self.kv_bytes_per_token)),
+            ("KV capacity", f"{self.kv_capacity_tokens:,} tokens ({self.num_blocks:,} blocks)"),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return [f"{name.ljust(width)}  {value}" for name, value in rows]
+
+    def require(self, min_tokens: int = 1) -> None:
+        """Refuse a pool that cannot hold ``min_tokens`` tokens.
+
+        Parameters
+        ----------
+        min_tokens : int, tokens
+            KV slots that must be there at least: one whole request, K + 1 slots included.
+
+        Raises
+        ------
+        DoesNotFit
+            With every number of the budget and what would fit instead.
+        """
+        if self.kv_capacity_tokens < max(min_tokens, 1):
+            raise DoesNotFit(_refusal(self, max(min_tokens, 1)))
+
+
+def memory_budget(
+    hardware: Hardware,
+    engine: EngineProfile,
+    *,
+    arch: Architecture,
+    target: Stack,
+    extra_weights_bytes: float = 0.0,
+    extra_kv_bytes_per_token: float = 0.0,
+    max_num_batched_tokens: int | None = None,
+    max_num_seqs: int | None = None,
+) -> MemoryBudget:
+    """Return the memory budget of one rank.
+
+    Parameters
+    ----------
+    hardware, engine : Hardware, EngineProfile
+        Visible memory; memory fraction, reserve and block size.
+    arch, target : Architecture, Stack
+        The model, and the formats and tensor-parallel degree it runs at.
+    extra_weights_bytes, extra_kv_bytes_per_token : float, bytes
+        What the decoding method adds on this rank.
+    max_num_batched_tokens, max_num_seqs : int, optional
+        The largest step; the engine's where not given. Without chunked prefill a step is at
+        least one whole prompt, so the caller passes that.
+
+    Raises
+    ------
+    ConfigError
+        A draft head given as the model, an unknown format, or a ``tp`` that cannot shard it.
+    """
+    if arch.draft_head is not None:
+        raise ConfigError(
+            f"{arch.name} is a draft head of {arch.num_layers} layer and cannot generate on its "
+            "own; give the language model it drafts for",
+            field="model",
+        )
+    return _budget(
+        BudgetInputs(
+            hardware=hardware,
+            engine=engine,
+            arch=arch,
+            target=target,
+            extra_weights_bytes=extra_weights_bytes,
+            extra_kv_bytes_per_token=extra_kv_bytes_per_token,
+            max_num_batched_tokens=max_num_batched_tokens or engine.max_num_batched_tokens,
+            max_num_seqs=max_num_seqs or engine.max_num_seqs,
+        )
+    )
+
+
+def _budget(asked: BudgetInputs) -> MemoryBudget:
+    target, engine = asked.target, asked.engine
+    weights = weights_bytes(asked.arch, target.weight_dtype, target.tp)
+    activations = activation_bytes(
+        target.blocks,
+        asked.arch.hidden_size,
+        asked.arch.vocab_size,
+        asked.max_num_batched_tokens,
+        asked.max_num_seqs,
+        activation_dtype=target.activation_dtype,
+        tp=target.tp,
+    )
+    usable = engine.memory_fraction * asked.hardware.memory_capacity_bytes
+    left = usable - weights - asked.extra_weights_bytes - activations - engine.reserve_bytes
+    per_token = kv_bytes_per_token(target.blocks, target.kv_dtype, target.tp)
+    per_token += asked.extra_kv_bytes_per_token
+    pool = max(0.0, left)
+    return MemoryBudget(
+        inputs=asked,
+        capacity_bytes=asked.hardware.memory_capacity_bytes,
+        usable_bytes=usable,
+        weights_bytes=weights,
+        extra_weights_bytes=asked.extra_weights_bytes,
+        activation_bytes=activations,
+        reserve_bytes=engine.reserve_bytes,
+        kv_bytes_per_token=per_token,
+        kv_pool_bytes=pool,
+        num_blocks=math.floor(pool / (per_token * engine.block_size_tokens)),
+        block_size_tokens=engine.block_size_tokens,
+    )
+
+
+def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
+    asked = budget.inputs
+    target = asked.target
+    extra = ""
+    if budget.extra_weights_bytes:
+        extra = f" - {format_bytes(budget.extra_weights_bytes)} weights of the decoding method"
+    needed = min_tokens * budget.kv_bytes_per_token
+    choices = list(_what_fits(budget, min_tokens))
+    would_fit = f"would fit: {', or '.join(choices)}"
+    if not choices:
+        would_fit = "no larger tp of one node and no smaller dtype makes it fit"
+    return (
+        f"{asked.arch.name} ({target.weight_dtype}, KV {target.kv_dtype}, tp={target.tp}) does not "
+        f"fit on {asked.hardware.name}: per GPU {format_bytes(budget.usable_bytes)} usable "
+        f"({asked.engine.memory_fraction:.0%} of {format_bytes(budget.capacity_bytes)})"
+        f" - {format_bytes(budget.weights_bytes)} weights{extra}"
+        f" - {format_bytes(budget.activation_bytes)} activations"
+        f" - {format_bytes(budget.reserve_bytes)} reserve leaves "
+        f"{format_bytes(budget.left_bytes)}, room for {budget.kv_capacity_tokens:,} tokens of KV; "
+        f"needed: {min_tokens:,} tokens ({format_bytes(needed)}); {would_fit}"
+    )
+
+
+def _what_fits(budget: MemoryBudget, min_tokens: int) -> Iterator[str]:
+    """Yield the smallest change of each kind after which ``min_tokens`` fit."""
+    asked = budget.inputs
+    found = False
+    for tp in _larger_tp(asked):
+        if _holds(asked, replace(asked.target, tp=tp), min_tokens):
+            yield f"tp={tp}"
+            found = True
+            break
+    for name in _smaller_dtypes(asked):
+        if _holds(asked, replace(asked.target, weight_dtype=name), min_tokens):
+            yield f"dtype {name}"
+            found = True
+            break
+    if not found:
+        yield from _both(asked, min_tokens)
+    if kv_dtype(asked.target.kv_dtype).bits_per_weight > DTYPES["fp8"].bits_per_weight and _holds(
+        asked, replace(asked.target, kv_dtype="fp8"), min_tokens
+    ):
+        yield "kv_dtype fp8"
+    if 0 < budget.kv_capacity_tokens < min_tokens:
+        yield f"at most {budget.kv_capacity_tokens:,} tokens per request"
+
+
+def _both(asked: BudgetInputs, min_tokens: int) -> Iterator[str]:
+    for tp in _larger_tp(asked):
+        for name in _smaller_dtypes(asked):
+            if _holds(asked, replace(asked.target, tp=tp, weight_dtype=name), min_tokens):
+                yield f"tp={tp} with dtype {name}"
+                return
+
+
+def _holds(asked: BudgetInputs, target: Stack, min_tokens: int) -> bool:
+    """Return whether another target would fit; the method's extra bytes are kept as they are."""
+    return _budget(replace(asked, target=target)).kv_capacity_tokens >= min_tokens
+
+
+def _larger_tp(asked: BudgetInputs) -> Iterator[int]:
+    link = asked.hardware.link
+    most = min(link.max_devices, _MAX_TP) if link is not None else 1
+    for tp in range(asked.target.tp + 1, most + 1):
+        # Powers of two only: degrees between them exist on paper, not in engines' defaults.
+        if tp & (tp - 1) == 0 and _shards(asked.target, tp):
+            yield tp
+
+
+def _shards(target: Stack, tp: int) -> bool:
+    try:
+        check_tensor_parallel(target, tp)
+    except ConfigError:
+        return False
+    return True
+
+
+def _smaller_dtypes(asked: BudgetInputs) -> Iterator[str]:
+    """Yield smaller weight formats the device can run, of the same world (serving or files)."""
+    current = dtype(asked.target.weight_dtype)
+    names = _SMALLER_FILES if current.covers == "matrices" else _SMALLER_SERVING
+    for name in names:
+        smaller = DTYPES[name].bits_per_weight < current.bits_per_weight
+        if smaller and DTYPES[name].runs_on(asked.hardware.peak_flop_per_s):
+            yield name
