@@ -1,0 +1,1 @@
+"""The serving simulation: engine steps on a SimPy clock, policies, records, metrics."""

@@ -2,12 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
+from typing import Protocol
 
-from simspec.cost.forward import CostModel
+from simspec.cost.work import Pass, Quantity
 from simspec.decoding._base import AcceptanceProcess, Method
+from simspec.memory.blocks import BlockPool
 from simspec.workloads.request import Request
+
+
+class StepPrice(Protocol):
+    """What one engine step costs; ``simspec.cost.forward.StepCost`` is one."""
+
+    @property
+    def total_s(self) -> Quantity:
+        """Seconds from the start of the step to the start of the next."""
+        ...
+
+    @property
+    def host_s(self) -> Quantity:
+        """Seconds of ``total_s`` the device waits for the host."""
+        ...
+
+    @property
+    def network_s(self) -> Quantity:
+        """Seconds of ``total_s`` spent in collectives."""
+        ...
+
+    @property
+    def flop(self) -> Quantity:
+        """Floating-point operations per rank."""
+        ...
+
+    @property
+    def bytes(self) -> Quantity:
+        """Bytes moved to and from the memory of one rank."""
+        ...
+
+    @property
+    def by_phase(self) -> Mapping[str, Quantity]:
+        """Seconds by phase of the passes."""
+        ...
+
+
+class StepPricer(Protocol):
+    """Turns the passes of one engine step into seconds; ``CostModel`` is one."""
+
+    def step(self, passes: Sequence[Pass], num_sequences: int) -> StepPrice:
+        """Return the price of one engine step over ``num_sequences`` sequences."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +65,8 @@ class SchedulerLimits:
     max_num_seqs: int
     max_num_batched_tokens: int
     chunked_prefill: bool
+    preemption: str = "recompute"
+    """File name in ``simspec/serving/preemption``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +79,76 @@ class ServingSetup:
     method: Method
     acceptance: AcceptanceProcess | None
     seed: int
-    cost: CostModel
+    cost: StepPricer
     num_blocks: int
     block_size_tokens: int
     limits: SchedulerLimits
     max_simulated_s: float | None = None
     """Stop the clock here; what still runs is recorded as ``running`` or ``waiting``."""
+
+
+@dataclass(slots=True, eq=False)
+class SequenceState:
+    """A request inside the engine.
+
+    There are no phases, only tokens to catch up: while ``context_len < prefill_target`` the
+    sequence is prefilling; once they are equal its next token comes out, and from then on
+    ``context_len = prompt_len + emitted - 1``, because the newest token is not in the KV yet.
+    """
+
+    request_id: int
+    prompt_len: int
+    output_len: int
+    arrival_s: float
+    prefill_target: int
+    """KV tokens to compute before the next token comes out of a prefill."""
+    queued_since_s: float
+    context_len: int = 0
+    """KV tokens computed and kept."""
+    capacity_tokens: int = 0
+    """KV tokens its blocks can hold."""
+    emitted: int = 0
+    """Output tokens the client has: the text position at which the next round starts."""
+    drafted_at: Sequence[int] = ()
+    """m of the round that starts at each text position."""
+    accepted_at: Sequence[int] = ()
+    """a of the round that starts at each text position."""
+    last_token_s: float = nan
+    admission_s: float = nan
+    first_token_s: float = nan
+    queue_s: float = 0.0
+    """Seconds spent in the waiting queue, after preemptions included."""
+    max_gap_s: float = 0.0
+    num_preemptions: int = 0
+    recomputed_tokens: int = 0
+    """KV tokens thrown away by preemptions."""
+    num_rounds: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class EngineState:
+    """The queues and the block allocator of one replica: all a scheduler may touch."""
+
+    blocks: BlockPool
+    waiting: deque[SequenceState] = field(default_factory=deque)
+    """First come, first served; preempted sequences return to the front."""
+    running: list[SequenceState] = field(default_factory=list)
+    """In order of admission."""
+
+
+@dataclass(slots=True, eq=False)
+class StepPlan:
+    """What one engine step will do; the scheduler's whole answer."""
+
+    decoding: list[SequenceState] = field(default_factory=list)
+    """Sequences that take one decode round; their K + 1 slots are reserved."""
+    prefilling: list[SequenceState] = field(default_factory=list)
+    """Sequences that compute a prompt chunk."""
+    chunks: list[int] = field(default_factory=list)
+    """Tokens of each prompt chunk, parallel to ``prefilling``."""
+    admitted: list[SequenceState] = field(default_factory=list)
+    """Taken from the waiting queue in this step."""
+    preempted: list[SequenceState] = field(default_factory=list)
+    """Put back into the waiting queue in this step."""

@@ -1,0 +1,1 @@
+"""What happens when a running sequence needs a KV block and none is free; one policy per file."""

@@ -1,0 +1,1 @@
+"""Tests against closed results: queueing theory, closed forms."""
