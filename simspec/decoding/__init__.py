@@ -1,0 +1,1 @@
+"""Decoding methods, one file each, and what their drafts are accepted."""

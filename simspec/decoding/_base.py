@@ -47,7 +47,7 @@ class AcceptanceProcess(Protocol):
         ...
 
     def statistics(self, max_draft: int, threshold: float) -> RoundStatistics:
-        """Return the closed form for chain drafting up to ``max_draft`` with exit below ``threshold``."""
+        """Return the closed form of chains up to ``max_draft`` that stop below ``threshold``."""
         ...
 
     def describe(self) -> str:
@@ -66,9 +66,15 @@ class AcceptanceConfig(PluginConfig):
 class Method(Protocol):
     """A decoding method bound to a target."""
 
-    name: str
-    max_draft: int
-    """K; 0 when the method does not speculate."""
+    @property
+    def name(self) -> str:
+        """The method's file name."""
+        ...
+
+    @property
+    def max_draft(self) -> int:
+        """K; 0 when the method does not speculate."""
+        ...
 
     def stacks(self) -> Mapping[str, Stack]:
         """Return the stacks its passes name; ``"target"`` is always among them."""

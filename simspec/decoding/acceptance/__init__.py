@@ -1,0 +1,1 @@
+"""Acceptance models, one file each: confidence and acceptance as one joint process."""

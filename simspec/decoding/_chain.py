@@ -1,0 +1,231 @@
+"""Rounds of the methods that draft a chain of tokens and stop on low confidence.
+
+Bookkeeping, the same for every method. Before a round a sequence has ``c`` tokens in the KV
+cache and one newest token that is not in it yet. Draft step ``j`` (1..m) reads the newest token
+of the chain, so it adds one token to a context of ``c + j - 1`` and proposes draft ``j``. The
+closing step adds the last draft to ``c + m``. Verification adds all ``m + 1`` tokens to ``c``.
+The round yields ``a + 1`` tokens and leaves ``c + a + 1`` in the cache: the newest token is the
+target's own and again not in it.
+
+Draft step ``j`` runs for the sequences with ``m >= j``, all in one pass (lock-step), so a round
+has ``max m`` draft steps. Docs: docs/theory/rounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from simspec.core.errors import ConfigError
+from simspec.cost.work import Quantity, Rows
+from simspec.decoding._quadrature import sum_nodes
+from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
+
+MAX_DRAFT = 64
+"""Longest chain, and the look-ahead of a tape beyond the text."""
+
+
+def chain_outcomes(tape: Tape, max_draft: int, threshold: float) -> Outcomes:
+    """Return m and a of the round that starts at each text position.
+
+    Token ``i`` is drafted, then drafting stops if its confidence is below the threshold (the
+    token is kept and verified, so m >= 1) or if ``i = K``. Its confidence is the on-track one up
+    to and including the first rejected token of the round, the off-track one after it. The end
+    of the tape ends drafting too.
+
+    Parameters
+    ----------
+    tape : Tape
+        Of one request, ``n`` positions.
+    max_draft : int
+        K, at least 1.
+    threshold : float
+        tau, 0..1; 0 never stops.
+
+    Raises
+    ------
+    ConfigError
+        A threshold above 0 and a tape without confidences.
+    """
+    num_positions = tape.confidence.size
+    if threshold > 0.0 and num_positions and np.isnan(tape.confidence[0]):
+        raise ConfigError(
+            f"confidence_threshold {threshold:g} needs confidences and the acceptance model has "
+            "none; add 'confidence' to it, or set confidence_threshold to 0"
+        )
+    drafted = np.zeros(num_positions, dtype=np.int64)
+    accepted = np.zeros(num_positions, dtype=np.int64)
+    is_drafting = np.ones(num_positions, dtype=np.bool_)
+    is_on_track = np.ones(num_positions, dtype=np.bool_)
+    confident = tape.confidence >= threshold
+    off_track_confident = tape.off_track_confidence >= threshold
+    for j in range(min(max_draft, num_positions)):
+        # Entry t of these views is the round that starts at t; it drafts position t + j.
+        here = slice(j, num_positions)
+        is_drafting = is_drafting[: num_positions - j]
+        was_on_track = is_on_track[: num_positions - j]
+        drafted[: num_positions - j] += is_drafting
+        is_on_track = was_on_track & tape.accept[min(j, tape.accept.shape[0] - 1), here]
+        accepted[: num_positions - j] += is_drafting & is_on_track
+        if threshold > 0.0:
+            goes_on = np.where(was_on_track, confident[here], off_track_confident[here])
+            is_drafting = is_drafting & goes_on
+    return Outcomes(drafted, accepted)
+
+
+def require_acceptance(acceptance: object, method: str) -> None:
+    """Raise a :class:`ConfigError` when a speculative method is given no acceptance."""
+    if acceptance is None:
+        raise ConfigError(f"method {method} needs an acceptance model; simspec assumes none")
+
+
+class WeightedRows(NamedTuple):
+    """Rows of a pass and the probability that it takes place like this."""
+
+    weight: Quantity
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRound:
+    """Who adds how many tokens in each pass of a round.
+
+    Attributes
+    ----------
+    draft_steps : list
+        One entry per draft step; its rows are alternatives whose weights add up to the
+        probability that the step runs.
+    closing : Rows
+        Every sequence adds its last draft.
+    verification : list
+        Every sequence adds m + 1 tokens; alternatives whose weights add up to 1.
+    """
+
+    draft_steps: list[list[WeightedRows]]
+    closing: Rows
+    verification: list[WeightedRows]
+
+
+def plain_rows(batch_size: Quantity, total_context: Quantity) -> Rows:
+    """Return the rows of plain decoding: each sequence adds its newest token.
+
+    Parameters
+    ----------
+    batch_size : number or array
+        B, sequences.
+    total_context : number or array, tokens
+        Sum of their contexts before the step.
+    """
+    return _one_token_each(batch_size, total_context)
+
+
+def observed_round(context_lens: Sequence[int], drafted: Sequence[int]) -> ChainRound:
+    """Return the rows of a round whose drafts are known.
+
+    Parameters
+    ----------
+    context_lens : sequence (B,), tokens
+        c of each sequence, before the round.
+    drafted : sequence (B,), tokens
+        m of each sequence.
+    """
+    num_steps = max(drafted)
+    count = [0] * (num_steps + 1)
+    context = [0] * (num_steps + 1)
+    for c, m in zip(context_lens, drafted, strict=True):
+        count[m] += 1
+        context[m] += c
+    steps: list[list[WeightedRows]] = []
+    left, left_context = len(drafted) - count[0], sum(context) - context[0]
+    for j in range(1, num_steps + 1):
+        rows = _one_token_each(left, left_context + left * (j - 1))
+        steps.append([WeightedRows(1.0, rows)])
+        left -= count[j]
+        left_context -= context[j]
+    num_drafted = sum(m * n for m, n in enumerate(count))
+    num_tokens = num_drafted + len(drafted)
+    verification = Rows(
+        kind="decode",
+        num_sequences=len(drafted),
+        num_tokens=num_tokens,
+        kv_tokens=sum(context) + num_tokens,
+        attended_tokens=sum(
+            (m + 1) * (context[m] + count[m] * (m + 2) / 2) for m in range(num_steps + 1)
+        ),
+        logit_rows=num_tokens,
+    )
+    closing = _one_token_each(len(drafted), sum(context) + num_drafted)
+    return ChainRound(steps, closing, [WeightedRows(1.0, verification)])
+
+
+def expected_round(
+    batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
+) -> ChainRound:
+    """Return the rows of a round in expectation over independent sequences.
+
+    The number of sequences in draft step ``j`` is Binomial(B, P(m >= j)) and the verified
+    tokens are a sum of B draws of m + 1; both are integrated by :func:`sum_nodes`.
+
+    Parameters
+    ----------
+    batch_size : number or array
+        B.
+    context_len : number or array, tokens
+        Mean c; broadcasts against ``batch_size``.
+    statistics : RoundStatistics
+        Of one sequence.
+    """
+    steps = []
+    for j, probability in enumerate(statistics.step_probability.tolist(), start=1):
+        if probability <= 0.0:
+            break
+        steps.append(
+            [
+                WeightedRows(weight, _one_token_each(count, count * (context_len + (j - 1))))
+                for count, weight in _nodes(np.array([1.0 - probability, probability]), batch_size)
+            ]
+        )
+    new_tokens = np.concatenate(([0.0], statistics.drafted_pmf))
+    values = np.arange(new_tokens.size)
+    # E[sum n^2 | sum n = T] is taken as T E[n^2] / E[n]; next to c T it hardly counts.
+    square_per_token = float((values**2 @ new_tokens) / (values @ new_tokens))
+    verification = [
+        WeightedRows(
+            weight,
+            Rows(
+                kind="decode",
+                num_sequences=batch_size,
+                num_tokens=tokens,
+                kv_tokens=batch_size * context_len + tokens,
+                attended_tokens=tokens * (context_len + (square_per_token + 1.0) / 2.0),
+                logit_rows=tokens,
+            ),
+        )
+        for tokens, weight in _nodes(new_tokens, batch_size)
+    ]
+    closing_context = batch_size * (context_len + statistics.drafted_per_round)
+    return ChainRound(steps, _one_token_each(batch_size, closing_context), verification)
+
+
+def without_logits(rows: Rows) -> Rows:
+    """Return the same rows when none of them goes through a head."""
+    # By position here and below: keywords double the cost of the simulator's hottest objects.
+    return Rows(
+        rows.kind, rows.num_sequences, rows.num_tokens, rows.kv_tokens, rows.attended_tokens, 0
+    )
+
+
+def _nodes(pmf: np.ndarray, batch_size: Quantity) -> list[tuple[Quantity, Quantity]]:
+    values, weights = sum_nodes(pmf, batch_size)
+    if isinstance(batch_size, np.ndarray):
+        return [(v, w) for v, w in zip(values, weights, strict=True) if w.any()]
+    return list(zip(values.tolist(), weights.tolist(), strict=True))
+
+
+def _one_token_each(num_sequences: Quantity, total_context: Quantity) -> Rows:
+    """Return the rows of sequences that add one token each to ``total_context`` in all."""
+    visible = total_context + num_sequences
+    return Rows("decode", num_sequences, num_sequences, visible, visible, num_sequences)
