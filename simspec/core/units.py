@@ -128,9 +128,21 @@ def split_name(name: str) -> tuple[str, Unit | None]:
     return name, None
 
 
-_WRITTEN = re.compile(
-    r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ$€][\w/µμ$€]*)\s*"
-)
+def _spellings() -> dict[str, Unit]:
+    """Return the units by every way people write them.
+
+    Case matters where it changes the meaning: ``Gb/s`` are bits and not among them.
+    """
+    known: dict[str, Unit] = {}
+    for suffix, unit in SUFFIXES.items():
+        symbol = unit.symbol
+        for text in (symbol, symbol.replace("FLOP/s", "FLOPS"), suffix.replace("_s", "/s")):
+            known |= {text: unit, text.lower(): unit, text.upper(): unit}
+    return known
+
+
+_SPELLINGS = _spellings()
+_WRITTEN = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\W\d][\w/]*)\s*")
 
 
 def parse_quantity(text: str) -> tuple[float, Unit | None] | None:
@@ -145,10 +157,8 @@ def parse_quantity(text: str) -> tuple[float, Unit | None] | None:
     match = _WRITTEN.fullmatch(text)
     if match is None:
         return None
-    written = match[2].replace("μ", "µ").lower()
-    known = {unit.symbol.lower(): unit for unit in SUFFIXES.values()}
-    known |= {symbol.replace("flop/s", "flops"): unit for symbol, unit in known.items()}
-    return float(match[1]), known.get(written)
+    # Two characters look like the micro sign.
+    return float(match[1]), _SPELLINGS.get(match[2].replace("\u03bc", "\u00b5"))
 
 
 def format_bytes(num_bytes: float) -> str:
