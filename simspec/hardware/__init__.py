@@ -1,0 +1,1 @@
+"""What devices and serving engines are: profiles, their YAML and how they are found."""

@@ -1,0 +1,99 @@
+"""The YAML form of an engine profile: ``hardware_profiles/engines/*.yaml``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from simspec.core.units import from_gb, from_us, gb, us
+from simspec.hardware.profile import EngineProfile
+from simspec.hardware.schema import ProfileGroup, SourcedGroup
+
+HostMicroseconds = Annotated[float, Field(ge=0.0, le=1_000_000.0)]
+
+
+class HostGroup(SourcedGroup):
+    """Time the CPU adds to an engine step."""
+
+    per_step_us: HostMicroseconds
+    """Once per step and not overlapped with the device: scheduling, inputs, sampling."""
+    per_sequence_us: HostMicroseconds
+    """For each sequence in the step."""
+    per_draft_step_us: HostMicroseconds
+    """For each sequential draft pass of a round."""
+    per_launch_us: HostMicroseconds
+    """CPU time of launching one kernel; matters without captured graphs only."""
+    graph_capture: bool
+    """Whether steps replay captured graphs, which launch nothing."""
+
+
+class EngineMemoryGroup(SourcedGroup):
+    """How the engine divides the device memory."""
+
+    memory_fraction: Annotated[float, Field(gt=0.0, le=1.0)]
+    """Share of the capacity that weights, activations and KV may take together."""
+    reserve_gb: Annotated[float, Field(ge=0.0, le=1000.0)]
+    """Outside the framework (context, communication buffers), per rank, in 10**9 bytes."""
+    block_size_tokens: Annotated[int, Field(ge=1, le=65_536)]
+
+
+class SchedulerGroup(SourcedGroup):
+    """Defaults of the scheduler; a scenario may override each."""
+
+    max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)]
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=100_000_000)]
+    chunked_prefill: bool
+
+
+class EngineConfig(ProfileGroup):
+    """A whole engine profile."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    description: Annotated[str, Field(min_length=1, max_length=500)]
+    host: HostGroup
+    memory: EngineMemoryGroup
+    scheduler: SchedulerGroup
+
+
+def to_engine(config: EngineConfig) -> EngineProfile:
+    """Return an engine profile in SI units."""
+    host, memory, scheduler = config.host, config.memory, config.scheduler
+    return EngineProfile(
+        name=config.name,
+        description=config.description,
+        host_time_per_step_s=from_us(host.per_step_us),
+        host_time_per_sequence_s=from_us(host.per_sequence_us),
+        host_time_per_draft_step_s=from_us(host.per_draft_step_us),
+        launch_time_s=from_us(host.per_launch_us),
+        graph_capture=host.graph_capture,
+        block_size_tokens=memory.block_size_tokens,
+        memory_fraction=memory.memory_fraction,
+        reserve_bytes=from_gb(memory.reserve_gb),
+        max_num_seqs=scheduler.max_num_seqs,
+        max_num_batched_tokens=scheduler.max_num_batched_tokens,
+        chunked_prefill=scheduler.chunked_prefill,
+        sources={"host": host.source, "memory": memory.source, "scheduler": scheduler.source},
+    )
+
+
+def describe_engine(
+    engine: EngineProfile,
+) -> tuple[dict[str, float | str | bool], dict[str, str]]:
+    """Return the numbers of an engine profile in edge units, and the source of each group."""
+    values: dict[str, float | str | bool] = {
+        "description": engine.description,
+        "host.per_step_us": us(engine.host_time_per_step_s),
+        "host.per_sequence_us": us(engine.host_time_per_sequence_s),
+        "host.per_draft_step_us": us(engine.host_time_per_draft_step_s),
+        "host.per_launch_us": us(engine.launch_time_s),
+        "host.graph_capture": engine.graph_capture,
+        "memory.memory_fraction": engine.memory_fraction,
+        "memory.reserve_gb": gb(engine.reserve_bytes),
+        "memory.block_size_tokens": engine.block_size_tokens,
+        "scheduler.max_num_seqs": engine.max_num_seqs,
+        "scheduler.max_num_batched_tokens": engine.max_num_batched_tokens,
+        "scheduler.chunked_prefill": engine.chunked_prefill,
+    }
+    rounded = {k: float(f"{v:.10g}") if type(v) is float else v for k, v in values.items()}
+    return rounded, dict(engine.sources)

@@ -1,0 +1,388 @@
+"""The YAML form of a hardware profile: edge units in the key names, a source in every group.
+
+``hardware_profiles/h100_sxm.yaml`` is the example to copy. :func:`to_hardware` turns a validated
+profile into the SI form of :mod:`simspec.hardware.profile`; :func:`describe` turns that back
+into edge units for people.
+
+The ranges refuse what no device can be: an efficiency above 1 would beat the data sheet, a
+bandwidth of 3.35 GB/s is one written in the wrong unit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from simspec.core.errors import nearest
+from simspec.core.units import (
+    from_gb,
+    from_gb_s,
+    from_tflops,
+    from_us,
+    gb,
+    gb_s,
+    tflops,
+    us,
+)
+from simspec.hardware.profile import (
+    AllReduceFit,
+    Hardware,
+    KernelFit,
+    KvReads,
+    Link,
+    Power,
+    Price,
+)
+
+ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
+"""Data types a device may multiply in."""
+KvDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "q8_0", "q4_0"]
+"""Data types attention kernels may read their KV cache in."""
+Algorithm = Literal["one_shot", "ring"]
+"""Collective algorithms, by their file name in ``simspec/cost/collectives``."""
+
+Efficiency = Annotated[float, Field(gt=0.0, le=1.0)]
+Microseconds = Annotated[float, Field(ge=0.0, le=10_000.0)]
+LinkGbS = Annotated[float, Field(ge=0.1, le=10_000.0)]
+Source = Annotated[str, Field(min_length=10, max_length=2000)]
+
+
+class ProfileGroup(BaseModel):
+    """Base of every part of a profile: frozen, no unknown keys, finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SourcedGroup(ProfileGroup):
+    """A group of numbers that share a source."""
+
+    source: Source
+    """Where the numbers come from, for somebody who wants to check them."""
+
+
+class HeldOutError(ProfileGroup):
+    """How far a fit is from measurements it did not see."""
+
+    rows: Annotated[int, Field(ge=1)]
+    median: Annotated[float, Field(ge=0.0, le=10.0)]
+    """Median of ``|predicted / measured - 1|``."""
+    p90: Annotated[float, Field(ge=0.0, le=100.0)]
+    """90th percentile of the same."""
+
+
+class Evidence(ProfileGroup):
+    """What stands behind the coefficients of one fit; absent where they were not fitted."""
+
+    rows: Annotated[int, Field(ge=1)] | None = None
+    """Measurements the fit used."""
+    standard_error: dict[str, Annotated[float, Field(ge=0.0)]] = Field(default_factory=dict)
+    """By coefficient, in its unit; a coefficient at a bound or held fixed has none."""
+    held_out_error: HeldOutError | None = None
+
+
+class KernelEntry(Evidence):
+    """Roofline coefficients of one kind of kernel at one data type."""
+
+    flop_efficiency: Efficiency
+    """Share of the dense peak of the compute data type."""
+    bandwidth_efficiency: Efficiency
+    """Share of the nominal memory bandwidth."""
+    overhead_us: Microseconds
+    """Per launch, under a captured graph."""
+    sharpness: Annotated[float, Field(ge=1.0, le=100.0)] | None = None
+    """Exponent of the smooth maximum; absent: the plain maximum."""
+
+
+class ElementwiseEntry(Evidence):
+    """Norms, rotary embedding, activation, gather: memory traffic and an overhead."""
+
+    bandwidth_efficiency: Efficiency
+    overhead_us: Microseconds
+
+
+class AllReduceEntry(Evidence):
+    """One all-reduce algorithm over the link."""
+
+    latency_us: Microseconds
+    latency_per_peer_us: Microseconds
+    """Added for each rank beyond the first."""
+    bandwidth_gb_s: LinkGbS
+    """Wire bytes per second of one rank, one direction."""
+
+
+class MemoryGroup(SourcedGroup):
+    """Device memory."""
+
+    capacity_gb: Annotated[float, Field(ge=0.5, le=10_000.0)]
+    """What programs see, in 10**9 bytes: an engine's memory fraction is a share of this."""
+    bandwidth_gb_s: Annotated[float, Field(ge=10.0, le=100_000.0)]
+    """Nominal, of the data sheet."""
+    nominal_gb: Annotated[float, Field(ge=0.5, le=10_000.0)] | None = None
+    """The size in the product's name, for people."""
+
+
+class ComputeGroup(SourcedGroup):
+    """Arithmetic rates."""
+
+    dense_peak_tflops: Annotated[
+        dict[ComputeDtype, Annotated[float, Field(ge=0.1, le=100_000.0)]], Field(min_length=1)
+    ]
+    """Without structured sparsity, by compute data type."""
+
+
+class KernelsGroup(SourcedGroup):
+    """How much of the peaks kernels reach."""
+
+    calibrated: bool
+    """Whether the coefficients were fitted on measurements of this very device."""
+    fitted_on: str | None = None
+    """Date, engine and table of the fit."""
+    kv_reads: KvReads = "once_per_pass"
+    gemm: Annotated[dict[ComputeDtype, KernelEntry], Field(min_length=1)]
+    decode_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)]
+    prefill_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)]
+    elementwise: ElementwiseEntry
+
+
+class LinkGroup(SourcedGroup):
+    """The connection between the devices of a node."""
+
+    name: str
+    bandwidth_gb_s: LinkGbS
+    """One direction, per device."""
+    max_devices: Annotated[int, Field(ge=2, le=1024)]
+    all_reduce: dict[Algorithm, AllReduceEntry] = Field(default_factory=dict)
+
+
+class HostLinkGroup(SourcedGroup):
+    """The connection between a device and its host."""
+
+    name: str
+    bandwidth_gb_s: LinkGbS
+
+
+class PowerGroup(SourcedGroup):
+    """Watts of one device."""
+
+    tdp_w: Annotated[float, Field(ge=1.0, le=10_000.0)]
+    idle_w: Annotated[float, Field(ge=0.0, le=10_000.0)]
+
+    @model_validator(mode="after")
+    def _idle_below_full_load(self) -> PowerGroup:
+        if self.idle_w > self.tdp_w:
+            raise PydanticCustomError(
+                "idle_above_tdp",
+                "idle_w {idle} is above tdp_w {tdp}; give idle_w of at most {tdp}",
+                {"idle": self.idle_w, "tdp": self.tdp_w},
+            )
+        return self
+
+
+class PriceGroup(SourcedGroup):
+    """Rent of one device."""
+
+    usd_per_hour: Annotated[float, Field(gt=0.0, le=1000.0)]
+    as_of: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    """Date the price was read, ``YYYY-MM-DD``."""
+
+
+class HardwareConfig(ProfileGroup):
+    """A whole profile."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    description: Annotated[str, Field(min_length=1, max_length=500)]
+    memory: MemoryGroup
+    compute: ComputeGroup
+    kernels: KernelsGroup
+    link: LinkGroup | None = None
+    host_link: HostLinkGroup | None = None
+    power: PowerGroup | None = None
+    price: PriceGroup | None = None
+
+    @model_validator(mode="after")
+    def _gemm_has_a_peak(self) -> HardwareConfig:
+        peaks = self.compute.dense_peak_tflops
+        for dtype in self.kernels.gemm:
+            if dtype not in peaks:
+                raise PydanticCustomError(
+                    "gemm_without_peak",
+                    "kernels.gemm.{dtype}: there is no peak for '{dtype}' in "
+                    "compute.dense_peak_tflops; {choices}",
+                    {"dtype": dtype, "choices": nearest(dtype, peaks)},
+                )
+        return self
+
+
+def to_hardware(config: HardwareConfig) -> Hardware:
+    """Return a profile in SI units."""
+    kernels = config.kernels
+    return Hardware(
+        name=config.name,
+        description=config.description,
+        memory_capacity_bytes=from_gb(config.memory.capacity_gb),
+        memory_bandwidth_bytes_per_s=from_gb_s(config.memory.bandwidth_gb_s),
+        peak_flop_per_s={
+            dtype: from_tflops(peak) for dtype, peak in config.compute.dense_peak_tflops.items()
+        },
+        gemm={dtype: _kernel_fit(entry) for dtype, entry in kernels.gemm.items()},
+        decode_attention={d: _kernel_fit(e) for d, e in kernels.decode_attention.items()},
+        prefill_attention={d: _kernel_fit(e) for d, e in kernels.prefill_attention.items()},
+        # No FLOP are counted for these kernels, so their efficiency never matters.
+        elementwise=KernelFit(
+            flop_efficiency=1.0,
+            bandwidth_efficiency=kernels.elementwise.bandwidth_efficiency,
+            overhead_s=from_us(kernels.elementwise.overhead_us),
+        ),
+        kv_reads=kernels.kv_reads,
+        link=_link(config.link),
+        host_link=_host_link(config.host_link),
+        power=_power(config.power),
+        price=_price(config.price),
+        calibrated=kernels.calibrated,
+        sources=_sources(config),
+    )
+
+
+def _kernel_fit(entry: KernelEntry) -> KernelFit:
+    return KernelFit(
+        flop_efficiency=entry.flop_efficiency,
+        bandwidth_efficiency=entry.bandwidth_efficiency,
+        overhead_s=from_us(entry.overhead_us),
+        sharpness=float("inf") if entry.sharpness is None else entry.sharpness,
+    )
+
+
+def _link(config: LinkGroup | None) -> Link | None:
+    if config is None:
+        return None
+    return Link(
+        name=config.name,
+        bandwidth_bytes_per_s=from_gb_s(config.bandwidth_gb_s),
+        max_devices=config.max_devices,
+        all_reduce={
+            algorithm: AllReduceFit(
+                latency_s=from_us(entry.latency_us),
+                latency_per_peer_s=from_us(entry.latency_per_peer_us),
+                bandwidth_bytes_per_s=from_gb_s(entry.bandwidth_gb_s),
+            )
+            for algorithm, entry in config.all_reduce.items()
+        },
+    )
+
+
+def _host_link(config: HostLinkGroup | None) -> Link | None:
+    if config is None:
+        return None
+    return Link(config.name, from_gb_s(config.bandwidth_gb_s), max_devices=1)
+
+
+def _power(config: PowerGroup | None) -> Power | None:
+    return None if config is None else Power(config.tdp_w, config.idle_w)
+
+
+def _price(config: PriceGroup | None) -> Price | None:
+    return None if config is None else Price(config.usd_per_hour, config.as_of, config.source)
+
+
+def _sources(config: HardwareConfig) -> dict[str, str]:
+    groups: dict[str, SourcedGroup | None] = {
+        "memory": config.memory,
+        "compute": config.compute,
+        "kernels": config.kernels,
+        "link": config.link,
+        "host_link": config.host_link,
+        "power": config.power,
+        "price": config.price,
+    }
+    sources = {name: group.source for name, group in groups.items() if group is not None}
+    errors = _error_summary(config.kernels)
+    return {**sources, "kernels": f"{sources['kernels']} {errors}".rstrip()}
+
+
+def _error_summary(kernels: KernelsGroup) -> str:
+    """Return the held-out errors in one sentence; empty when nothing was fitted."""
+    entries: dict[str, Evidence] = {"elementwise": kernels.elementwise}
+    entries |= {f"{dtype} GEMM": entry for dtype, entry in kernels.gemm.items()}
+    entries |= {f"{d} decode attention": e for d, e in kernels.decode_attention.items()}
+    entries |= {f"{d} prefill attention": e for d, e in kernels.prefill_attention.items()}
+    errors = [
+        f"{name} {100 * entry.held_out_error.median:.1f} % ({entry.held_out_error.rows} rows)"
+        for name, entry in sorted(entries.items())
+        if entry.held_out_error is not None
+    ]
+    return f"Median error on held-out rows: {', '.join(errors)}." if errors else ""
+
+
+def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[str, str]]:
+    """Return the numbers of a profile in edge units, and the source of each group.
+
+    Returns
+    -------
+    values : dict
+        By ``group.key_unit``, in the order of the YAML.
+    sources : dict
+        By group.
+    """
+    values: dict[str, float | str | bool] = {
+        "description": hardware.description,
+        "memory.capacity_gb": _short(gb(hardware.memory_capacity_bytes)),
+        "memory.bandwidth_gb_s": _short(gb_s(hardware.memory_bandwidth_bytes_per_s)),
+    }
+    for dtype, peak in hardware.peak_flop_per_s.items():
+        values[f"compute.dense_peak_tflops.{dtype}"] = _short(tflops(peak))
+    values["kernels.calibrated"] = hardware.calibrated
+    values["kernels.kv_reads"] = hardware.kv_reads
+    kinds = {
+        "gemm": hardware.gemm,
+        "decode_attention": hardware.decode_attention,
+        "prefill_attention": hardware.prefill_attention,
+    }
+    for kind, fits in kinds.items():
+        for dtype, fit in fits.items():
+            values |= _describe_fit(f"kernels.{kind}.{dtype}", fit)
+    values["kernels.elementwise.bandwidth_efficiency"] = hardware.elementwise.bandwidth_efficiency
+    values["kernels.elementwise.overhead_us"] = _short(us(hardware.elementwise.overhead_s))
+    for key, link in (("link", hardware.link), ("host_link", hardware.host_link)):
+        if link is not None:
+            values |= _describe_link(key, link)
+    if hardware.power is not None:
+        values["power.tdp_w"] = hardware.power.tdp_w
+        values["power.idle_w"] = hardware.power.idle_w
+    if hardware.price is not None:
+        values["price.usd_per_hour"] = hardware.price.usd_per_hour
+        values["price.as_of"] = hardware.price.as_of
+    return values, dict(hardware.sources)
+
+
+def _describe_fit(key: str, fit: KernelFit) -> dict[str, float | str | bool]:
+    values: dict[str, float | str | bool] = {
+        f"{key}.flop_efficiency": fit.flop_efficiency,
+        f"{key}.bandwidth_efficiency": fit.bandwidth_efficiency,
+        f"{key}.overhead_us": _short(us(fit.overhead_s)),
+    }
+    # JSON has no infinity: the plain maximum is said by leaving the exponent out.
+    if fit.sharpness != float("inf"):
+        values[f"{key}.sharpness"] = fit.sharpness
+    return values
+
+
+def _describe_link(key: str, link: Link) -> dict[str, float | str | bool]:
+    values: dict[str, float | str | bool] = {
+        f"{key}.name": link.name,
+        f"{key}.bandwidth_gb_s": _short(gb_s(link.bandwidth_bytes_per_s)),
+    }
+    if link.max_devices > 1:
+        values[f"{key}.max_devices"] = link.max_devices
+    for algorithm, fit in link.all_reduce.items():
+        place = f"{key}.all_reduce.{algorithm}"
+        values[f"{place}.latency_us"] = _short(us(fit.latency_s))
+        values[f"{place}.latency_per_peer_us"] = _short(us(fit.latency_per_peer_s))
+        values[f"{place}.bandwidth_gb_s"] = _short(gb_s(fit.bandwidth_bytes_per_s))
+    return values
+
+
+def _short(value: float) -> float:
+    """Undo the rounding noise of the way to SI units and back."""
+    return float(f"{value:.10g}")
