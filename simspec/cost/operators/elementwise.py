@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from simspec.cost.operators._base import AffineKernel, Place
 from simspec.models.arch import Block
-from simspec.models.counts import kv_heads_per_rank
+from simspec.models.counts import block_params, kv_heads_per_rank
 
 
 def kernels(place: Place) -> Sequence[AffineKernel]:
@@ -43,7 +43,13 @@ def _rotary(place: Place, block: Block) -> list[AffineKernel]:
     )
     if not block.qk_norm:
         return [rotary]
-    return [place.elementwise_kernel("qk_norm", 2 * (query + key)), rotary]
+    # What the layer's norms hold beyond those over the hidden size.
+    num_weights = block_params(block, tp).norms - block.num_norms * block.hidden_size
+    weights = num_weights * place.weight_bytes("norms")
+    return [
+        place.elementwise_kernel("qk_norm", 2 * (query + key), fixed_bytes=weights),
+        rotary,
+    ]
 
 
 def _activation(place: Place, block: Block) -> list[AffineKernel]:
