@@ -134,18 +134,18 @@ _HINTS = (
         "mapping values are not allowed",
         "a ':' is not allowed here; check the line above and the indentation, or quote the value",
     ),
-    ("could not find expected ':'", "a line without ':' among the fields; write 'field: value'"),
     ("undefined alias", "an alias (*name) without its anchor (&name); define it above"),
     ("duplicate anchor", "an anchor (&name) is defined twice; give each its own name"),
     ("but found ':'", "a field name is missing before ':'; write one"),
     ("that cannot start any token", "a value starts with a reserved character; put it in quotes"),
     ("expected <block end>", "the indentation does not match the lines above; align it"),
 )
-_NOT_CLOSED = (
+_BEGUN_EARLIER = (
+    ("could not find expected ':'", "a line without ':' among the fields; write 'field: value'"),
     ("end of stream", "a quote or bracket opened here is not closed; close it"),
     ("expected ',' or", "a list or mapping opened here is not closed; add a ',' or the bracket"),
 )
-"""Here the place where it was opened helps, not the place where the reader gave up."""
+"""Here the place where it began helps, not the place where the reader gave up."""
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> YamlProblem:
@@ -153,7 +153,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> YamlProblem:
     said = " ".join(f"{error.context or ''} {error.problem or ''}".split())
     sentence = next((hint for clue, hint in _HINTS if clue in said), None)
     if sentence is None:
-        sentence = next((hint for clue, hint in _NOT_CLOSED if clue in said), None)
+        sentence = next((hint for clue, hint in _BEGUN_EARLIER if clue in said), None)
         if sentence is not None:
             mark = error.context_mark or mark
     if sentence is None:
