@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from simspec.core.errors import ConfigError, SimspecError
-from simspec.core.yamlio import Document
+from simspec.core.yamlio import Document, dotted
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Stack
 from simspec.decoding._base import AcceptanceProcess, Method
@@ -40,23 +40,37 @@ class Deployment:
     block_size_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a scenario was written: a document, and the field path it stands under."""
+
+    document: Document
+    base: tuple[str | int, ...] = ()
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the folder that relative file names start from."""
+        return self.document.path.parent if self.document.path else None
+
+
 @contextmanager
-def blame(document: Document | None, *field: str | int) -> Iterator[None]:
+def blame(place: Place | None, *field: str | int) -> Iterator[None]:
     """Put the file, line and field in front of an error raised inside.
 
-    An error that names its own ``field`` is placed there if the document has it.
+    An error that names its own ``field`` is placed there.
     """
     try:
         yield
     except SimspecError as error:
-        if document is None:
+        if place is None:
             raise
-        path: Sequence[str | int] = (*field, error.field) if error.field else field
-        where = ".".join(str(part) for part in path)
+        inner = tuple(error.field.split(".")) if error.field else ()
+        path = (*place.base, *field, *(part for part in inner if (part,) != field[-1:]))
+        where = dotted(path)
         text = str(error)
-        if text.startswith(f"{where}: "):
-            text = text[len(where) + 2 :]
-        raise type(error)(f"{document.locate(path)}: {where}: {text}") from error
+        for name in (error.field, dotted(field)):
+            text = text.removeprefix(f"{name}: ")
+        raise type(error)(f"{place.document.locate(path)}: {where}: {text}") from error
 
 
 def resolve_reference(reference: str, base: Path | None) -> str:
@@ -74,14 +88,14 @@ def build_without_acceptance(config: DeploymentConfig) -> Deployment:
     return _build(config, None, needs_acceptance=False)
 
 
-def build(config: DeploymentConfig, document: Document | None = None) -> Deployment:
+def build(config: DeploymentConfig, place: Place | None = None) -> Deployment:
     """Load the profiles, bind the method and work out the memory.
 
     Parameters
     ----------
     config : DeploymentConfig
         Validated form.
-    document : Document, optional
+    place : Place, optional
         The YAML it came from: errors then carry its file and line, and relative paths are
         looked up beside it.
 
@@ -90,22 +104,22 @@ def build(config: DeploymentConfig, document: Document | None = None) -> Deploym
     ConfigError, DoesNotFit
         A field contradicts another or the model; the weights do not fit.
     """
-    return _build(config, document, needs_acceptance=True)
+    return _build(config, place, needs_acceptance=True)
 
 
 def _build(
-    config: DeploymentConfig, document: Document | None, *, needs_acceptance: bool
+    config: DeploymentConfig, place: Place | None, *, needs_acceptance: bool
 ) -> Deployment:
-    base = document.path.parent if document is not None else None
-    with blame(document, "hardware"):
+    base = place.folder if place is not None else None
+    with blame(place, "hardware"):
         hardware = load_hardware(resolve_reference(config.hardware, base))
-    with blame(document, "engine"):
+    with blame(place, "engine"):
         engine = load_engine(resolve_reference(config.engine, base))
-    with blame(document, "model"):
+    with blame(place, "model"):
         architecture = load_model(resolve_reference(config.model, base))
-    with blame(document, "dtype"):
+    with blame(place, "dtype"):
         find_dtype(config.dtype)
-    with blame(document, "kv_dtype"):
+    with blame(place, "kv_dtype"):
         find_dtype(config.kv_dtype)
     target = Stack(
         name="target",
@@ -116,15 +130,15 @@ def _build(
         kv_dtype=config.kv_dtype,
         tp=config.tp,
     )
-    with blame(document, "method"):
+    with blame(place, "method"):
         method = config.method.build(target)
-    acceptance = _acceptance(config, method, document) if needs_acceptance else None
-    with blame(document, "tp"):
+    acceptance = _acceptance(config, method, place) if needs_acceptance else None
+    with blame(place, "tp"):
         cost = CostModel(stacks=method.stacks(), hardware=hardware, engine=engine)
     limits = _limits(config, engine)
     engine = _with_memory_overrides(engine, config)
     footprint = method.footprint()
-    with blame(document, "model"):
+    with blame(place, "model"):
         budget = memory_budget(
             hardware=hardware,
             engine=engine,
@@ -151,21 +165,21 @@ def _build(
 
 
 def _acceptance(
-    config: DeploymentConfig, method: Method, document: Document | None
+    config: DeploymentConfig, method: Method, place: Place | None
 ) -> AcceptanceProcess | None:
     if method.max_draft == 0:
         if config.acceptance is not None:
-            with blame(document, "acceptance"):
+            with blame(place, "acceptance"):
                 raise ConfigError(f"method {method.name} drafts nothing, so acceptance has no effect; remove it")
         return None
     if config.acceptance is None:
-        with blame(document, "method"):
+        with blame(place, "method"):
             raise ConfigError(
                 f"method {method.name} needs an acceptance model and simspec assumes none; "
                 "add 'acceptance', for example a number between 0 and 1, a list of per-position "
                 "rates, or a mapping with a name: " + ", ".join(_acceptance_names())
             )
-    with blame(document, "acceptance"):
+    with blame(place, "acceptance"):
         process = config.acceptance.at(config.method.acceptance_exit_layer)
         # A threshold without a confidence distribution is refused here, not at the first round.
         method.statistics(process)

@@ -10,11 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from simspec.core.errors import ConfigError
+from simspec.core.errors import ConfigError, nearest
 from simspec.core.yamlio import Document, parse
-from simspec.scenarios.build import blame
+from simspec.scenarios.build import Place, blame
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.sweeps.schema import MAX_POINTS, SweepConfig
+
+
+_BASE = ("scenario",)
+_OF_METHOD = {"method", "acceptance"}
+"""Fields a baseline replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Point:
     point_id: str
     columns: Mapping[str, Any]
     config: ScenarioConfig
-    document: Document = field(repr=False)
+    place: Place = field(repr=False)
     is_baseline: bool
     baseline_id: str | None
     """The autoregressive point on the same load, None for a baseline itself."""
@@ -86,7 +91,6 @@ def expand(config: SweepConfig, document: Document) -> list[Point]:
             f"{document.locate(('grid',))}: grid: {total:,} points are more than the limit of "
             f"{MAX_POINTS:,}; shorten an axis or split the sweep"
         )
-    base = document.sub("scenario")
     specs = axes(config)
     _check_exclusions(config, specs, document)
     points: dict[str, Point] = {}
@@ -94,8 +98,8 @@ def expand(config: SweepConfig, document: Document) -> list[Point]:
     for columns, overrides in _combinations(specs):
         if any(_excluded(rule, columns) for rule in config.exclude):
             continue
-        scenario = _scenario(base, overrides, document)
-        baseline = _baseline(config, base, columns, overrides, document)
+        scenario = _scenario(overrides, document)
+        baseline = _baseline(config, columns, overrides, document)
         if baseline is not None:
             baselines.setdefault(baseline.point_id, baseline)
         point_id = identify(scenario[0])
@@ -107,7 +111,7 @@ def expand(config: SweepConfig, document: Document) -> list[Point]:
                 point_id=point_id,
                 columns=columns,
                 config=scenario[0],
-                document=scenario[1],
+                place=scenario[1],
                 is_baseline=False,
                 baseline_id=baseline.point_id if baseline else None,
             ),
@@ -121,9 +125,9 @@ def expand(config: SweepConfig, document: Document) -> list[Point]:
 
 
 def identify(config: ScenarioConfig) -> str:
-    """Return a short stable name of a scenario: a hash of everything it says."""
+    """Return a short name of a scenario within its sweep: a hash of everything it says."""
     content = config.model_dump_json(exclude={"name", "description"})
-    return hashlib.blake2b(content.encode(), digest_size=10).hexdigest()
+    return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
 
 
 def _combinations(
@@ -139,39 +143,36 @@ def _combinations(
 
 
 def _scenario(
-    base: Document, overrides: Sequence[tuple[str, Any, AxisSpec]], document: Document
-) -> tuple[ScenarioConfig, Document]:
-    current = base
+    overrides: Sequence[tuple[str, Any, AxisSpec]], document: Document
+) -> tuple[ScenarioConfig, Place]:
     # Whole objects first, so that `method: …` does not wipe out `method.exit_layer: …`.
     for name, value, spec in sorted(overrides, key=lambda item: item[0].count(".")):
-        current = current.with_value(name.split("."), value, source=document.place(spec.source))
-    return parse(current, ScenarioConfig), current
+        path = (*_BASE, *name.split("."))
+        document = document.with_value(path, value, source=spec.source)
+    return parse(document, ScenarioConfig, base=_BASE), Place(document, _BASE)
 
 
 def _baseline(
     config: SweepConfig,
-    base: Document,
     columns: Mapping[str, Any],
     overrides: Sequence[tuple[str, Any, AxisSpec]],
     document: Document,
 ) -> Point | None:
     if not config.sweep.baseline:
         return None
-    kept = [item for item in overrides if item[0].split(".")[0] not in {"method", "acceptance"}]
-    plain = [item for item in kept if not _touches_method(item[2])]
-    current = base.with_value(["method"], {"name": "autoregressive"}).without(["acceptance"])
-    for name, value, spec in sorted(kept, key=lambda item: item[0].count(".")):
-        current = current.with_value(name.split("."), value, source=document.place(spec.source))
-    scenario = parse(current, ScenarioConfig)
-    names = {column for item in plain for column in item[2].choices[0][0]}
+    kept = [item for item in overrides if item[0].split(".")[0] not in _OF_METHOD]
+    plain = document.with_value((*_BASE, "method"), {"name": "autoregressive"})
+    plain = plain.with_value((*_BASE, "acceptance"), None)
+    scenario, place = _scenario(kept, plain)
+    names = {name for item in kept if not _touches_method(item[2]) for name in item[2].choices[0][0]}
     shown = {name: value for name, value in columns.items() if name in names}
     shown["method.name"] = "autoregressive"
-    return Point(identify(scenario), shown, scenario, current, True, None)
+    return Point(identify(scenario), shown, scenario, place, True, None)
 
 
 def _touches_method(spec: AxisSpec) -> bool:
     fields = {name.split(".")[0] for _, fields in spec.choices for name in fields}
-    return bool(fields & {"method", "acceptance"})
+    return bool(fields & _OF_METHOD)
 
 
 def _excluded(rule: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
@@ -184,11 +185,9 @@ def _excluded(rule: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
 def _check_exclusions(
     config: SweepConfig, specs: Sequence[AxisSpec], document: Document
 ) -> None:
-    from simspec.core.errors import nearest
-
     known = {name for spec in specs for name in spec.choices[0][0]}
     for index, rule in enumerate(config.exclude):
         for name in rule:
             if name not in known:
-                with blame(document, "exclude", index):
+                with blame(Place(document), "exclude", index):
                     raise ConfigError(f"{name!r} is not an axis; {nearest(name, known)}")

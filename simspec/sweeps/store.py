@@ -31,13 +31,10 @@ class ResultStore:
     ----------
     directory : Path
         Created if missing. A folder that holds other files is refused.
-    fingerprint : str
-        Changes when the code version changes; points computed under another one are not reused.
     """
 
-    def __init__(self, directory: Path, fingerprint: str) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.fingerprint = fingerprint
         self._lock: IO[str] | None = None
         self._journal: IO[str] | None = None
 
@@ -86,25 +83,13 @@ class ResultStore:
                 stream.truncate(keep)
 
     def finished(self) -> dict[str, dict[str, Any]]:
-        """Return the points already computed by this version, by point id."""
-        path = self.directory / JOURNAL
-        found: dict[str, dict[str, Any]] = {}
-        if not path.exists():
-            return found
-        with path.open(encoding="utf-8") as stream:
-            for line in stream:
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(entry, dict) and entry.get("fingerprint") == self.fingerprint:
-                    found[str(entry["point_id"])] = entry["result"]
-        return found
+        """Return every stored result by key (``simspec.sweeps.identity``)."""
+        return peek(self.directory)
 
-    def add(self, point_id: str, result: Mapping[str, Any]) -> None:
+    def add(self, key: str, result: Mapping[str, Any]) -> None:
         """Append a finished point; it survives a kill right after this call."""
         assert self._journal is not None, "the store is not open"
-        entry = {"fingerprint": self.fingerprint, "point_id": point_id, "result": result}
+        entry = {"key": key, "result": result}
         try:
             self._journal.write(json.dumps(entry, sort_keys=True, allow_nan=False) + "\n")
             self._journal.flush()
@@ -133,6 +118,23 @@ class ResultStore:
                 f"{target}: cannot write ({error.strerror}); finished points are kept"
             ) from error
         return target
+
+
+def peek(directory: Path) -> dict[str, dict[str, Any]]:
+    """Return the stored results of a folder by key, without opening it for writing."""
+    path = directory / JOURNAL
+    found: dict[str, dict[str, Any]] = {}
+    if not path.exists():
+        return found
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, dict) and {"key", "result"} <= set(entry):
+                found[str(entry["key"])] = entry["result"]
+    return found
 
 
 _OURS = {JOURNAL, POINTS, CURVES, MANIFEST, "dashboard.html", "run.json", ".lock"}

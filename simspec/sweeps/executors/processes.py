@@ -24,7 +24,7 @@ class Config(PluginConfig):
     workers: int | None = Field(default=None, ge=1, le=1024)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield ``(point_id, result)`` as points finish.
+        """Yield ``(key, result)`` as points finish.
 
         Raises
         ------
@@ -52,17 +52,17 @@ def _drain(
     waiting = iter(jobs)
     running: dict[Future[dict[str, Any]], str] = {}
     for job in waiting:
-        running[pool.submit(compute, job)] = job.point_id
+        running[pool.submit(compute, job)] = job.key
         if len(running) >= 2 * workers:
             break
     while running:
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            point_id = running.pop(future)
+            key = running.pop(future)
             for job in waiting:
-                running[pool.submit(compute, job)] = job.point_id
+                running[pool.submit(compute, job)] = job.key
                 break
-            yield point_id, future.result()
+            yield key, future.result()
 
 
 def _start_worker() -> None:

@@ -13,6 +13,6 @@ class Config(PluginConfig):
     """No options."""
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield ``(point_id, result)`` in order."""
+        """Yield ``(key, result)`` in order."""
         for job in jobs:
-            yield job.point_id, compute(job)
+            yield job.key, compute(job)

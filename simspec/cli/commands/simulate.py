@@ -1,0 +1,43 @@
+"""``simspec simulate``: one scenario, beside plain autoregression on the same tapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from simspec.cli._output import JSON_OPTION, note, print_json, print_rows
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("simulate")(simulate)
+
+
+def simulate(
+    scenario: Path = typer.Argument(help="Scenario YAML, e.g. experiments/azure_replay.yaml."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Folder for the result."),
+    baseline: bool = typer.Option(
+        True, "--baseline/--no-baseline", help="Also run autoregression and report the speedup."
+    ),
+    check: bool = typer.Option(
+        False, "--check", help="Assert every conservation law after every step (slow)."
+    ),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Simulate one scenario: latencies, throughput, acceptance, memory, with 95 % intervals.
+
+    Example: simspec simulate experiments/kangaroo_chat.yaml
+    """
+    from simspec.scenarios.files import experiment_path
+    from simspec.scenarios.report import simulate_file
+
+    result = simulate_file(experiment_path(scenario), baseline=baseline, check=check, output=output)
+    if as_json:
+        print_json(result.document)
+    else:
+        for line in result.header:
+            typer.echo(line)
+        print_rows("", result.rows)
+    if output is not None:
+        note(f"results    {output}")

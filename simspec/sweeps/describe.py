@@ -1,0 +1,93 @@
+"""The manifest of a sweep: what a reader needs to trust, repeat and plot it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simspec.core.provenance import manifest
+from simspec.scenarios.build import Deployment
+from simspec.scenarios.closed_form import describe_acceptance
+from simspec.scenarios.run import draw_workload
+from simspec.sweeps.join import PAIRED
+from simspec.sweeps.plan import SweepPlan
+
+
+def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
+    """Return the manifest; nothing in it depends on the clock or on who computed what."""
+    points = [p for p in plan.points if p.point_id in plan.deployments]
+    speculative = [p for p in points if not p.is_baseline] or points
+    first = speculative[0]
+    deployments = [plan.deployments[p.point_id] for p in speculative]
+    assert plan.document.path is not None
+    inputs: dict[str, bytes | Path] = {str(plan.document.path): plan.document.path}
+    inputs.update({str(path): path for path in plan.files})
+    return manifest(
+        inputs,
+        first.config.simulation.seed,
+        kind="sweep",
+        name=plan.config.name,
+        description=plan.config.description,
+        command=command,
+        axes=_axes(plan),
+        metrics=list(PAIRED),
+        num_points=len(plan.points),
+        replications=first.config.simulation.replications,
+        model=_distinct(d.architecture.name for d in deployments),
+        hardware=_distinct(d.hardware.name for d in deployments),
+        calibrated=all(d.hardware.calibrated for d in deployments),
+        engine=_distinct(d.engine.name for d in deployments),
+        tp=_distinct(str(d.target.tp) for d in deployments),
+        dtype=_distinct(d.target.weight_dtype for d in deployments),
+        acceptance=_acceptance_sentences(deployments),
+        workload=_workload_sentences(plan),
+        slo=first.config.slo.model_dump(exclude_none=True),
+        profile_sources={d.hardware.name: dict(d.hardware.sources) for d in deployments},
+        curve_context=plan.config.sweep.curve_context,
+        assumptions=_assumptions(deployments[0]),
+    )
+
+
+def _axes(plan: SweepPlan) -> list[dict[str, Any]]:
+    described = []
+    for axis in plan.axes:
+        for column in axis.choices[0][0]:
+            values = list(dict.fromkeys(shown[column] for shown, _ in axis.choices))
+            described.append({"field": column, "label": None, "values": values})
+    return described
+
+
+def _distinct(values: Any) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def _acceptance_sentences(deployments: list[Deployment]) -> list[str]:
+    return list(dict.fromkeys(describe_acceptance(d) for d in deployments))
+
+
+def _workload_sentences(plan: SweepPlan) -> dict[str, str]:
+    """Return the sentence of each distinct load, by its label where an axis gives one."""
+    sentences: dict[str, str] = {}
+    for point in plan.points:
+        label = str(point.columns.get("load", "load"))
+        if label not in sentences:
+            sentences[label] = draw_workload(point.config, 0, point.place).source
+    return sentences
+
+
+def _assumptions(deployment: Deployment) -> list[str]:
+    limits, engine = deployment.limits, deployment.engine
+    return [
+        f"Scheduler {limits.policy}: at most {limits.max_num_seqs} sequences and "
+        f"{limits.max_num_batched_tokens:,} tokens per step, chunked prefill "
+        f"{'on' if limits.chunked_prefill else 'off'}.",
+        f"KV cache: {deployment.num_blocks:,} blocks of {deployment.block_size_tokens} tokens "
+        f"per GPU ({engine.memory_fraction:.0%} of the device memory less weights, "
+        "activations and reserve).",
+        f"Engine {engine.name}: {engine.host_time_per_step_s * 1e3:.3g} ms host time per step, "
+        f"{engine.host_time_per_sequence_s * 1e6:.3g} µs per sequence, "
+        f"{engine.host_time_per_draft_step_s * 1e3:.3g} ms per draft step, "
+        f"{'captured graphs' if engine.graph_capture else 'eager launches'}.",
+        "Speedup: time per output token of autoregression over that of the method, on the same "
+        "requests, arrivals and tapes, replication by replication.",
+    ]
