@@ -12,29 +12,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from simspec.models.arch import Block
+from simspec.models.stack import Stack
+
+__all__ = ["Pass", "Phase", "Quantity", "RowKind", "Rows", "Stack"]
 
 Quantity: TypeAlias = float | int | npt.NDArray[np.float64]
 Phase: TypeAlias = Literal["prefill", "decode", "draft", "verify", "catch_up"]
 RowKind: TypeAlias = Literal["decode", "prefill"]
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """A run of layers with its own weights: the target, an adapter, a draft model.
-
-    ``tp`` is the tensor-parallel degree this stack runs at. ``vocab_size`` is that of the head
-    that makes its logits (0: the stack has none).
-    """
-
-    name: str
-    blocks: tuple[Block, ...]
-    hidden_size: int
-    vocab_size: int
-    weight_dtype: str
-    kv_dtype: str
-    tp: int
-    activation_dtype: str = "bf16"
 
 
 @dataclass(frozen=True, slots=True)
