@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 from simspec.core.errors import ConfigError, DoesNotFit
 from simspec.core.units import format_bytes
-from simspec.cost.work import Stack
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.memory.footprint import activation_bytes
 from simspec.models.arch import Architecture
 from simspec.models.counts import check_tensor_parallel, kv_bytes_per_token, weights_bytes
 from simspec.models.dtypes import DTYPES, dtype, kv_dtype
+from simspec.models.stack import Stack
 
 _MAX_TP = 1024
 _SMALLER_SERVING = ("fp8", "int4_g128")
@@ -213,6 +213,11 @@ def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     extra = ""
     if budget.extra_weights_bytes:
         extra = f" - {format_bytes(budget.extra_weights_bytes)} weights of the decoding method"
+    left = (
+        f"leaves {format_bytes(budget.left_bytes)}, room for {budget.kv_capacity_tokens:,} tokens"
+        if budget.left_bytes >= 0
+        else f"is {format_bytes(-budget.left_bytes)} too little"
+    )
     needed = min_tokens * budget.kv_bytes_per_token
     choices = list(_what_fits(budget, min_tokens))
     would_fit = f"would fit: {', or '.join(choices)}"
@@ -224,8 +229,7 @@ def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
         f"({asked.engine.memory_fraction:.0%} of {format_bytes(budget.capacity_bytes)})"
         f" - {format_bytes(budget.weights_bytes)} weights{extra}"
         f" - {format_bytes(budget.activation_bytes)} activations"
-        f" - {format_bytes(budget.reserve_bytes)} reserve leaves "
-        f"{format_bytes(budget.left_bytes)}, room for {budget.kv_capacity_tokens:,} tokens of KV; "
+        f" - {format_bytes(budget.reserve_bytes)} reserve {left}; "
         f"needed: {min_tokens:,} tokens ({format_bytes(needed)}); {would_fit}"
     )
 

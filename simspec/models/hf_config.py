@@ -106,15 +106,16 @@ def _find(name_or_path: str) -> Path:
     path = Path(name_or_path)
     try:
         path = path.expanduser()
-        if path.is_dir():
-            inner = path / "config.json"
-            if not inner.is_file():
-                raise ProfileError(f"{path}: is a directory without a config.json")
-            return inner
-        if path.is_file():
-            return path
+        is_dir, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError, RuntimeError):
-        pass  # A name no file can have: fall through to "unknown".
+        is_dir = is_file = False  # A name no file can have.
+    if is_file:
+        return path
+    if is_dir:
+        inner = path / "config.json"
+        if not inner.is_file():
+            raise ProfileError(f"{path}: is a directory without a config.json")
+        return inner
     if path.suffix == ".json" or name_or_path.startswith((".", "/", "~")):
         raise ProfileError(f"{name_or_path}: no such file or directory{_similar_files(path)}")
     hint = nearest(name_or_path.rsplit("/", 1)[-1].lower(), catalog_names())
