@@ -1,0 +1,1 @@
+"""Requests: when they arrive and how long they are."""

@@ -1,0 +1,193 @@
+"""The contracts of arrival processes, length distributions and request-log importers.
+
+One file per plug-in, found by its name, with one class ``Config``. A plug-in carries its own
+theory (moments) and its own examples, so the contract tests cover it before anybody writes a
+test for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from simspec.core.errors import ConfigError, nearest
+from simspec.core.registry import PluginConfig, Registry
+
+ARRIVALS = Registry("simspec.workloads.arrivals", "arrival process")
+LENGTHS = Registry("simspec.workloads.lengths", "length distribution")
+IMPORTERS = Registry("simspec.workloads.importers", "request-log format")
+
+NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000)]
+"""A length in tokens."""
+
+RatePerS: TypeAlias = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Requests per second; the bounds keep a clock in seconds exact enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Prompt and output lengths of requests ``0..n-1``.
+
+    Attributes
+    ----------
+    prompt_lens, output_lens : array (n,), tokens
+        Each at least 1.
+    """
+
+    prompt_lens: npt.NDArray[np.int64]
+    output_lens: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When requests ``0..n-1`` arrive, and their lengths where the source says them.
+
+    Attributes
+    ----------
+    times_s : array (n,), seconds
+        Never decreasing; requests at equal times keep their order.
+    rate_per_s : float or None
+        Offered load; None in a closed loop and for a log that spans no time.
+    concurrency : int or None
+        Requests in flight of a closed loop.
+    lengths : Lengths or None
+        Given by a log, None for a stochastic process.
+    num_empty : int
+        Logged requests left out because their prompt or output has no token.
+    files : tuple of Path
+        Files that were read, for the manifest of a run.
+    """
+
+    times_s: npt.NDArray[np.float64]
+    rate_per_s: float | None
+    concurrency: int | None = None
+    lengths: Lengths | None = None
+    num_empty: int = 0
+    files: tuple[Path, ...] = ()
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of one quantity, in its own unit."""
+
+    mean: float
+    std: float
+
+
+class ArrivalsConfig(PluginConfig):
+    """Base of every arrival process's ``Config``."""
+
+    brings_lengths: ClassVar[bool] = False
+    """Whether the source also says the lengths and the number of requests."""
+
+    examples: ClassVar[tuple[Mapping[str, object], ...]] = ()
+    """Typical settings, used by the contract tests."""
+
+    def draw(
+        self, rng: np.random.Generator, num_requests: int, *, base: Path | None = None
+    ) -> Arrivals:
+        """Return the arrivals of the first ``num_requests`` requests.
+
+        The first ``n`` of them do not depend on ``num_requests``, and a process with a rate
+        is the same unit-rate process at every rate, only stretched: two loads are then
+        compared on common random numbers.
+
+        Parameters
+        ----------
+        rng : Generator
+            Its stream belongs to this call alone.
+        num_requests : int
+            Ignored where ``brings_lengths``: the source has its own number.
+        base : Path or None
+            Folder that relative file names start from.
+        """
+        raise TypeError(f"{type(self).__module__}.Config must define draw()")
+
+    def gap_moments(self) -> Moments | None:
+        """Return mean and standard deviation of the gaps in seconds; None without a law."""
+        raise TypeError(f"{type(self).__module__}.Config must define gap_moments()")
+
+    def describe(self) -> str:
+        """Return one clause that states the process, for reports."""
+        raise TypeError(f"{type(self).__module__}.Config must define describe()")
+
+
+class LengthsConfig(PluginConfig):
+    """Base of every length distribution's ``Config``."""
+
+    examples: ClassVar[tuple[Mapping[str, object], ...]] = ()
+    """Typical settings, used by the contract tests."""
+
+    def draw(
+        self, rng: np.random.Generator, num_requests: int, *, base: Path | None = None
+    ) -> Lengths:
+        """Return the lengths of the first ``num_requests`` requests.
+
+        The first ``n`` of them do not depend on ``num_requests``.
+        """
+        raise TypeError(f"{type(self).__module__}.Config must define draw()")
+
+    def moments(self, *, base: Path | None = None) -> tuple[Moments, Moments]:
+        """Return mean and standard deviation of prompt and output lengths, in tokens."""
+        raise TypeError(f"{type(self).__module__}.Config must define moments()")
+
+    def files(self, *, base: Path | None = None) -> tuple[Path, ...]:
+        """Return the user's files that are read, for the manifest of a run."""
+        return ()
+
+    def describe(self, *, base: Path | None = None) -> str:
+        """Return one clause that states the distribution and its source, for reports."""
+        raise TypeError(f"{type(self).__module__}.Config must define describe()")
+
+
+class LoggedRequest(NamedTuple):
+    """One row of a request log: seconds since the first row, tokens (0 allowed here)."""
+
+    arrival_s: float
+    prompt_len: int
+    output_len: int
+
+
+class ImporterConfig(PluginConfig):
+    """Base of every request-log importer's ``Config``."""
+
+    sample: ClassVar[bytes] = b""
+    """A few lines in this format: its documentation, and what the contract tests read."""
+
+    sample_rows: ClassVar[tuple[LoggedRequest, ...]] = ()
+    """What ``rows`` must make of ``sample``."""
+
+    def rows(self, path: Path) -> Iterator[LoggedRequest]:
+        """Yield the logged requests in file order, reading no further than asked.
+
+        Raises
+        ------
+        TraceError
+            Whatever is wrong with the file, named by file and line.
+        """
+        raise TypeError(f"{type(self).__module__}.Config must define rows()")
+
+
+def find_file(name: str, base: Path | None) -> Path:
+    """Return the file ``name``, looked up in ``base`` and then in the working folder.
+
+    Raises
+    ------
+    ConfigError
+        It is in neither; the message says where it was looked for.
+    """
+    wanted = Path(name).expanduser()
+    places = [wanted] if base is None else [base / wanted, wanted]
+    for place in places:
+        if place.is_file():
+            return place
+    folder = places[0].parent
+    names = [p.name for p in folder.iterdir() if p.is_file()] if folder.is_dir() else []
+    looked = " and ".join(dict.fromkeys(str(place.parent.resolve()) for place in places))
+    hint = nearest(wanted.name, names) if 0 < len(names) <= 20 else "check the path"
+    raise ConfigError(f"file {name!r} not found in {looked}; {hint}")

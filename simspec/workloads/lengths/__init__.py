@@ -1,0 +1,1 @@
+"""Length distributions, one file each."""
