@@ -1,0 +1,1 @@
+"""The round-trace format: what a decoder did, round by round."""
