@@ -100,7 +100,7 @@ class GemmFormat:
     rate: KernelRate
 
     def kernel(
-        self, name: str, in_features: float, out_features: float, *, bias_bytes: float = 0.0
+        self, name: str, in_features: float, out_features: float, *, has_bias: bool = False
     ) -> AffineKernel:
         """Return one ``[k x n]`` product on one rank.
 
@@ -112,15 +112,15 @@ class GemmFormat:
             What a breakdown calls it.
         in_features, out_features : float
             k and n of this rank.
-        bias_bytes : float, bytes
-            Per value of the bias; 0: there is none.
+        has_bias : bool
+            Whether n biases are added, stored like the weights.
         """
         return AffineKernel(
             name=name,
             rate=self.rate,
             flop_per_row=2.0 * in_features * out_features,
             bytes_per_row=in_features * self.input_bytes + out_features * self.output_bytes,
-            fixed_bytes=in_features * out_features * self.weight_bytes + out_features * bias_bytes,
+            fixed_bytes=(in_features + has_bias) * out_features * self.weight_bytes,
         )
 
 

@@ -12,4 +12,5 @@ def kernels(place: Place) -> Sequence[AffineKernel]:
     if place.site != "head":
         return ()
     stack = place.stack
-    return [place.gemm("head").kernel("lm_head", stack.hidden_size, stack.vocab_size / stack.tp)]
+    vocabulary = -(-stack.vocab_size // stack.tp)  # padded to whole rows, as in models.counts
+    return [place.gemm("head").kernel("lm_head", stack.hidden_size, vocabulary)]

@@ -25,7 +25,7 @@ def kernels(place: Place) -> Sequence[AffineKernel]:
 def _attention(place: Place, block: Block) -> list[AffineKernel]:
     if block.mla is not None or not block.num_heads:
         return []
-    tp, bias = place.stack.tp, place.weight_bytes("norms")
+    tp = place.stack.tp
     query = block.num_heads / tp * block.head_dim
     key_value = 2 * kv_heads_per_rank(block, tp) * block.head_dim
     form = place.gemm("attention")
@@ -35,9 +35,9 @@ def _attention(place: Place, block: Block) -> list[AffineKernel]:
             "qkv",
             block.qkv_input_size or d,
             query + key_value,
-            bias_bytes=bias if block.qkv_bias else 0.0,
+            has_bias=block.qkv_bias,
         ),
-        form.kernel("o", query, d, bias_bytes=bias if block.o_bias else 0.0),
+        form.kernel("o", query, d, has_bias=block.o_bias),
     ]
 
 
@@ -45,10 +45,9 @@ def _feed_forward(place: Place, block: Block) -> list[AffineKernel]:
     if block.moe is not None or not block.intermediate_size:
         return []
     width, d = block.intermediate_size / place.stack.tp, block.hidden_size
-    bias = place.weight_bytes("norms") if block.mlp_bias else 0.0
     columns, name = (2, "gate_up") if block.gated_ffn else (1, "up")
     form = place.gemm("ffn")
     return [
-        form.kernel(name, d, columns * width, bias_bytes=bias),
-        form.kernel("down", width, d, bias_bytes=bias),
+        form.kernel(name, d, columns * width, has_bias=block.mlp_bias),
+        form.kernel("down", width, d, has_bias=block.mlp_bias),
     ]

@@ -46,8 +46,7 @@ class ExpertKernel:
     out_features: float
     num_experts: int
     experts_per_token: int
-    bias_bytes: float = 0.0
-    """Per output of an expert; 0: it has no bias."""
+    has_bias: bool = False
     is_network: bool = False
 
     def work(self, rows: Quantity) -> Work:
@@ -55,7 +54,7 @@ class ExpertKernel:
         k, n, form = self.in_features, self.out_features, self.form
         routed = rows * self.experts_per_token
         distinct = distinct_experts(rows, self.num_experts, self.experts_per_token)
-        weights = distinct * (k * n * form.weight_bytes + n * self.bias_bytes)
+        weights = distinct * ((k + self.has_bias) * n * form.weight_bytes)
         return Work(
             routed * (2.0 * k * n),
             weights + routed * (k * form.input_bytes + n * form.output_bytes),
@@ -85,10 +84,9 @@ def _routed(place: Place, block: Block, moe: MoE) -> list[RowKernel]:
     width = moe.expert_intermediate_size / place.stack.tp
     columns = 2 if block.gated_ffn else 1
     form = place.gemm("experts")
-    router_bias = place.weight_bytes("router") if moe.router_bias else 0.0
-    bias = place.weight_bytes("norms") if block.mlp_bias else 0.0
+    bias = block.mlp_bias
     return [
-        place.gemm("router").kernel("router", d, moe.num_experts, bias_bytes=router_bias),
+        place.gemm("router").kernel("router", d, moe.num_experts, has_bias=moe.router_bias),
         # Reads the router's scores, writes a weight and an index for each route.
         place.elementwise_kernel("top_k", moe.num_experts + 2 * k),
         ExpertKernel("experts_up", form, d, columns * width, moe.num_experts, k, bias),
@@ -108,7 +106,7 @@ def _shared(place: Place, block: Block, moe: MoE) -> list[AffineKernel]:
     gate = [place.gemm("router").kernel("shared_gate", d, 1)] if moe.shared_expert_gate else []
     return [
         *gate,
-        form.kernel("shared_up", d, columns * width),
+        form.kernel("shared_up", d, columns * width, has_bias=block.mlp_bias),
         place.elementwise_kernel("shared_activation", (columns + 1) * width),
-        form.kernel("shared_down", width, d),
+        form.kernel("shared_down", width, d, has_bias=block.mlp_bias),
     ]
