@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from simspec.cost.work import Stack
 from simspec.hardware.profile import EngineProfile, Hardware, KernelFit, Link
 from simspec.memory.capacity import MemoryBudget, memory_budget
 from simspec.models.arch import Architecture
 from simspec.models.hf_config import load_model
+from simspec.models.stack import Stack
 
 GIB = 2.0**30
 H100_VISIBLE = 79.19 * GIB
