@@ -26,7 +26,7 @@ Array = npt.NDArray[np.float64]
 Z_MAX = 8.5
 """Standard deviations kept on either side; the mass beyond is 2e-17."""
 _TABLE_SIZE = 4097
-_NODES_PER_PANEL = 10
+_NODES_PER_PANEL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,8 @@ def latent_grid(autocorrelation: float, edge: float = inf) -> Grid:
     """Return a grid for an AR(1) latent with a panel edge at ``edge``.
 
     Panels are no wider than 2.5 conditional standard deviations, so that the transition
-    density is resolved; ten nodes each put the quadrature error near 1e-9.
+    density is resolved; with eight nodes each the means of a round are off by about 1e-8, and
+    by 5e-4 at slope 20, where the acceptance is almost a step.
     """
     step_sd = sqrt(1.0 - autocorrelation**2)
     num_panels = int(np.ceil(2 * Z_MAX / min(1.0, 2.5 * step_sd)))
