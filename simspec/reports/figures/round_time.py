@@ -1,0 +1,148 @@
+"""Where a round's time goes, beside one autoregressive step under the same load.
+
+Stacked bars of the parts the simulation records per round, in milliseconds, or divided by the
+tokens a round yields. What the parts do not explain of the measured round is shown as "other"
+when it is more than one per cent.
+"""
+
+from __future__ import annotations
+
+from simspec.reports.data import Point
+from simspec.reports.labels import metric, plain
+from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact_all, view_key
+from simspec.reports.theme import axis, layout
+from simspec.reports.view import PER, SweepView, combinations
+
+PARTS = (
+    ("time_draft_ms", "Draft", "@draft", "@onpart"),
+    ("time_verify_ms", "Verify or decode", "@verify", "@onverify"),
+    ("time_prefill_ms", "Prefill riding along", "@prefill", "@onpart"),
+    ("time_host_ms", "Host", "@host", "@onpart"),
+)
+"""Column, name, fill and ink of each part, in the order they are stacked."""
+OTHER_SHARE = 0.01
+_PER_ROUND, _PER_TOKEN = 0, 1
+
+
+def figure(view: SweepView) -> FigureSpec | None:
+    """Return the figure, None when no point records the parts of a round."""
+    if not any(view.data.has(key) for key, *_ in PARTS):
+        return None
+    has_other = any(parts_ms(point)[-1] is not None for point in view.data.points)
+    spec = FigureSpec(
+        name="round_time",
+        title="Where the round's time goes",
+        base=_base(has_other=has_other),
+        selectors=(Selector(PER, "Show", ("per round", "per token")),),
+    )
+    fields = tuple(a.field for a in view.varied)
+    words: dict[str, Json] = {}
+    numbers: dict[str, Json] = {}
+    num_parts = len(PARTS) + has_other
+    for indices in combinations(view.varied):
+        point = view.at(indices)
+        if point is None:
+            continue
+        key = view_key(indices.values())
+        baseline = view.data.baseline(point)
+        words[key] = _words(view, point, baseline, num_parts)
+        for per in (_PER_ROUND, _PER_TOKEN):
+            name = f"{key},{per}" if fields else str(per)
+            numbers[name] = _numbers(point, baseline, per, num_parts)
+    spec.layers.append(Layer(fields, words))
+    spec.layers.append(Layer((*fields, PER), numbers))
+    spec.layers.append(_title_layer())
+    return spec
+
+
+def _base(*, has_other: bool) -> Json:
+    parts = [(name, colour, ink) for _, name, colour, ink in PARTS]
+    if has_other:
+        parts.append(("Other", "@line", "@ink"))
+    traces: list[Json] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": [],
+            "y": ["Autoregression", "Speculation"],
+            "marker": {"color": colour, "line": {"color": "@card", "width": 1.5}},
+            "texttemplate": "%{x:.3r}",
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "constraintext": "inside",
+            "textangle": 0,
+            "insidetextfont": {"color": ink, "size": 13},
+            "hovertemplate": f"<b>{name}: %{{x:.3r}} ms</b><br>%{{y}}<extra></extra>",
+        }
+        for name, colour, ink in parts
+    ]
+    return {
+        "data": traces,
+        "layout": layout(
+            axis("Time (ms)", rangemode="tozero"),
+            axis("", showgrid=False),
+            height=260,
+            barmode="stack",
+            bargap=0.3,
+            legend={"traceorder": "normal"},
+            uniformtext={"minsize": 10, "mode": "hide"},
+        ),
+    }
+
+
+def _title_layer() -> Layer:
+    titles = ("Time of one round (ms)", "Time per token (ms)")
+    return Layer(
+        (PER,),
+        {
+            str(per): {"layout": {"xaxis": {"title": {"text": title}}}}
+            for per, title in enumerate(titles)
+        },
+    )
+
+
+def parts_ms(point: Point) -> list[float | None]:
+    """Return draft, verify, prefill, host and other time of a round in milliseconds."""
+    found = [point.number(key) for key, *_ in PARTS]
+    total = point.number("round_time_ms")
+    rest = None if total is None else total - sum(part or 0 for part in found)
+    other = rest if total and rest is not None and rest > OTHER_SHARE * total else None
+    return [*found, other]
+
+
+def _numbers(point: Point, baseline: Point | None, per: int, num_parts: int) -> Json:
+    columns: list[list[float | None]] = []
+    for row in (baseline, point):
+        parts = parts_ms(row)[:num_parts] if row is not None else [None] * num_parts
+        tokens = row.number("tokens_per_round") if row is not None else None
+        scale = tokens if per == _PER_TOKEN and tokens else 1.0
+        # A zero part is left out: it would print a label on nothing.
+        columns.append([part / scale if part else None for part in parts])
+    stacked = zip(*columns, strict=True)
+    return {"data": {str(i): {"x": compact_all(pair)} for i, pair in enumerate(stacked)}}
+
+
+def _words(view: SweepView, point: Point, baseline: Point | None, num_parts: int) -> Json:
+    if not point.is_ok:
+        return {"caption": f"{view.describe(point)}: {point.status.replace('_', ' ')}."}
+    shown = metric("round_time_ms")
+    total, tokens = _total_ms(point), point.number("tokens_per_round")
+    words = f"{view.describe(point)}: a round takes {shown.text(total)}"
+    if total is not None and tokens:
+        words += f" and yields {tokens:.2f} tokens, {shown.text(total / tokens)} per token"
+    step = _total_ms(baseline) if baseline is not None else None
+    if step is not None:
+        words += f"; an autoregressive step takes {shown.text(step)} for one"
+    tick = "Speculation" if not point.is_baseline else "Chosen"
+    names = ["Autoregression", plain(tick)]
+    data: Json = {str(i): {"y": names} for i in range(num_parts)}
+    return {"caption": words + ".", "data": data}
+
+
+def _total_ms(point: Point) -> float | None:
+    total = point.number("round_time_ms")
+    if total is not None:
+        return total
+    known = [part for part in parts_ms(point) if part is not None]
+    return sum(known) if known else None

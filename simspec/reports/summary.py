@@ -1,0 +1,130 @@
+"""A sweep in a terminal: the findings and the best configuration at each load, as Markdown."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+from simspec.reports.data import Point, SweepData, read_sweep
+from simspec.reports.findings import findings
+from simspec.reports.labels import Metric, metric, shorten, visible
+from simspec.reports.view import SweepView, sweep_view
+
+WIDTH = 96
+"""Wrap sentences at this many columns."""
+MAX_CELL = 60
+_COLUMNS = ("tpot_ms", "ttft_ms", "throughput_tokens_per_s", "goodput_requests_per_s")
+_HEADS = {
+    "tpot_ms": "TPOT ms",
+    "ttft_ms": "TTFT ms",
+    "throughput_tokens_per_s": "tokens/s",
+    "goodput_requests_per_s": "goodput req/s",
+}
+
+
+def sweep_summary(result_dir: Path) -> str:
+    """Return the summary of a result directory.
+
+    Raises
+    ------
+    ConfigError
+        The directory is not a sweep's result.
+    """
+    return summary(read_sweep(result_dir))
+
+
+def summary(data: SweepData) -> str:
+    """Return the summary of a sweep: title, assumption, table by load, findings."""
+    view = sweep_view(data)
+    blocks = [f"# {shorten(visible(data.name), WIDTH - 2)}"]
+    if not data.is_calibrated:
+        blocks.append(_wrapped("Uncalibrated hardware profile: trust ratios before milliseconds."))
+    acceptance = data.manifest.get("acceptance")
+    if acceptance:
+        blocks.append(_wrapped(f"Acceptance assumed: {visible(str(acceptance))}"))
+    blocks.append(load_table(view))
+    lines = [_wrapped(f"- {f.headline}. {f.text}", hanging="  ") for f in findings(view)]
+    blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def load_table(view: SweepView) -> str:
+    """Return a Markdown table: the best configuration and autoregression, load by load."""
+    load = view.roles.load
+    metrics = [metric(key) for key in _COLUMNS if view.data.has(key)]
+    has_speedup = view.data.has("speedup")
+    heads = [load.label] if load is not None else []
+    heads += ["Configuration", *(["Speedup (95% interval)"] if has_speedup else [])]
+    heads += [_HEADS[m.key] for m in metrics]
+    rows = []
+    for position in range(len(load.values) if load is not None else 1):
+        candidates = view.at_load(position)
+        best = view.best(candidates)
+        lead = [view.load_text(position)] if load is not None else []
+        if best is None:
+            rows.append([*lead, _why_empty(candidates), *([""] * (len(heads) - len(lead) - 1))])
+            continue
+        rows.append([*lead, *_row(view, best, metrics, has_speedup=has_speedup)])
+        baseline = view.data.baseline(best)
+        if baseline is not None:
+            rows.append([*lead, *_row(view, baseline, metrics, has_speedup=has_speedup)])
+    return markdown_table(heads, rows, num_text=len(heads) - len(metrics) - has_speedup)
+
+
+def _row(
+    view: SweepView, point: Point, metrics: Sequence[Metric], *, has_speedup: bool
+) -> list[str]:
+    cells = [view.describe(point, without=[view.roles.load])]
+    if has_speedup:
+        cells.append("" if point.is_baseline else _speedup(point))
+    return [*cells, *(m.text(point.number(m.key), unit=False) for m in metrics)]
+
+
+def _speedup(point: Point) -> str:
+    ratio = metric("speedup")
+    interval = point.interval("speedup")
+    text = ratio.text(point.number("speedup"))
+    if interval is None:
+        return text
+    return f"{text} ({'–'.join(ratio.text(bound, unit=False) for bound in interval)})"
+
+
+def _why_empty(points: Sequence[Point]) -> str:
+    statuses = sorted({point.status.replace("_", " ") for point in points})
+    return f"no result ({', '.join(visible(status) for status in statuses)})"
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, num_text: int) -> str:
+    """Return an aligned Markdown table; the first ``num_text`` columns are left-aligned."""
+    cells = [[_cell(text) for text in row] for row in [heads, *rows]]
+    widths = [max(3, *(_columns(row[i]) for row in cells)) for i in range(len(heads))]
+    lines = []
+    for row in cells:
+        padded = [
+            text + pad if i < num_text else pad + text
+            for i, text in enumerate(row)
+            for pad in (" " * (widths[i] - _columns(text)),)
+        ]
+        lines.append(f"| {' | '.join(padded)} |")
+    rule = ["-" * w if i < num_text else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
+
+
+def _cell(text: str) -> str:
+    return shorten(" ".join(text.split()), MAX_CELL).replace("|", "\\|")
+
+
+def _columns(text: str) -> int:
+    """Return how many terminal columns a text takes: wide characters two, combining none."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def _wrapped(text: str, *, hanging: str = "") -> str:
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    )
