@@ -20,13 +20,14 @@ import numpy as np
 
 from simspec.core.errors import ConfigError, nearest
 from simspec.cost.collectives._base import device_link
-from simspec.cost.operators._base import RowKernel
+from simspec.cost.operators._base import RowKernel, gemm_compute_dtype
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.roofline import Bound, kernel_seconds, larger
 from simspec.cost.segment import NOTHING, RowTable, Segment, Totals, head_table
 from simspec.cost.work import Pass, Phase, Quantity, Rows, Stack
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.models.counts import check_tensor_parallel
+from simspec.models.dtypes import dtype
 
 _NUMBER = (int, float)
 
@@ -155,6 +156,11 @@ class CostModel:
         ``launch_wait``, bound by overhead. Rows must be numbers, not arrays.
         """
         return [line for work in passes for line in self._pass_breakdown(work)]
+
+    def peak_flop_per_s(self, stack: str = "target") -> float:
+        """Return the compute roof of a stack: the dense peak its layer products run at."""
+        form = dtype(self._stack(stack).weight_dtype)
+        return self.hardware.peak_flop_per_s[gemm_compute_dtype(self.hardware, form)]
 
     # -- the sum over passes ---------------------------------------------------------------
 
@@ -288,7 +294,7 @@ class CostModel:
         key = (work.stack, work.first_layer, work.last_layer, work.embeds)
         segment = self._segments.get(key)
         if segment is None:
-            stack = self._stack(work)
+            stack = self._stack(work.stack)
             first, last = work.first_layer, work.last_layer
             if not 0 <= first <= last <= len(stack.blocks):
                 raise ConfigError(
@@ -302,16 +308,16 @@ class CostModel:
     def _head(self, work: Pass) -> RowTable:
         head = self._heads.get(work.stack)
         if head is None:
-            stack = self._stack(work)
+            stack = self._stack(work.stack)
             if not stack.vocab_size:
                 raise ConfigError(f"stack {stack.name!r}: logits asked for, but it has no LM head")
             head = self._heads[work.stack] = head_table(stack, self.hardware)
         return head
 
-    def _stack(self, work: Pass) -> Stack:
-        if work.stack not in self.stacks:
-            raise ConfigError(f"unknown stack {work.stack!r}; {nearest(work.stack, self.stacks)}")
-        return self.stacks[work.stack]
+    def _stack(self, name: str) -> Stack:
+        if name not in self.stacks:
+            raise ConfigError(f"unknown stack {name!r}; {nearest(name, self.stacks)}")
+        return self.stacks[name]
 
 
 def _as_arrays(group: Rows) -> Rows:

@@ -366,6 +366,14 @@ def test_the_breakdown_counts_launches():
     assert "prefill_attention" not in counts
 
 
+@pytest.mark.parametrize(
+    ("weight_dtype", "peak"), [("bf16", PEAK), ("fp8", 2 * PEAK), ("q4_0", PEAK), ("nvfp4", PEAK)]
+)
+def test_the_compute_roof_is_the_peak_the_layers_multiply_at(weight_dtype, peak):
+    """fp8 has its own, weight-only formats and those without a unit multiply in 16 bit."""
+    assert model(stack(weight_dtype=weight_dtype)).peak_flop_per_s() == peak
+
+
 # -- mistakes -------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from simspec.cost.roofline import (
 from simspec.cost.work import Quantity, RowKind, Stack
 from simspec.hardware.profile import Hardware
 from simspec.models.arch import Block
-from simspec.models.dtypes import Part, bytes_per_value, dtype
+from simspec.models.dtypes import DType, Part, bytes_per_value, dtype
 
 OPERATORS = Registry("simspec.cost.operators", "operator")
 
@@ -124,6 +124,11 @@ class GemmFormat:
         )
 
 
+def gemm_compute_dtype(hardware: Hardware, form: DType) -> str:
+    """Return the rate at which ``hardware`` multiplies weights stored as ``form``."""
+    return form.compute_on(hardware.peak_flop_per_s.keys() & hardware.gemm.keys())
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where kernels are asked for: a site of a stack on a device."""
@@ -154,8 +159,7 @@ class Place:
         weights = dtype(self.stack.weight_dtype)
         is_quantised = weights.bits(part) == weights.bits_per_weight
         form = weights if is_quantised else dtype(self.stack.activation_dtype)
-        rates = hardware.peak_flop_per_s.keys() & hardware.gemm.keys()
-        compute = form.compute_on(rates)
+        compute = gemm_compute_dtype(hardware, form)
         # A device without the format's own rate unpacks the weights and leaves activations.
         is_native = compute == form.compute_dtype
         return GemmFormat(
