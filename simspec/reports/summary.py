@@ -1,9 +1,15 @@
-"""A sweep in a terminal: the findings and the best configuration at each load, as Markdown."""
+"""A sweep in a terminal or a pipe: findings and the best configuration at each load.
+
+As Markdown that reads well in a terminal (:func:`sweep_text`), or as one JSON document
+(:func:`sweep_document`).
+"""
 
 from __future__ import annotations
 
+import math
 import textwrap
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,8 +30,8 @@ _HEADS = {
 }
 
 
-def sweep_summary(result_dir: Path) -> str:
-    """Return the summary of a result directory.
+def sweep_text(result_dir: Path) -> str:
+    """Return the summary of a result directory as Markdown.
 
     Raises
     ------
@@ -48,6 +54,58 @@ def summary(data: SweepData) -> str:
     lines = [_wrapped(f"- {f.headline}. {f.text}", hanging="  ") for f in findings(view)]
     blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
+
+
+def sweep_document(result_dir: Path) -> dict[str, object]:
+    """Return the summary of a result directory as plain data.
+
+    ``best`` and ``baseline`` are rows of ``points.parquet`` without quantiles and empty cells;
+    ``by_load`` has such a pair for each load, smallest first.
+
+    Raises
+    ------
+    ConfigError
+        The directory is not a sweep's result.
+    """
+    data = read_sweep(result_dir)
+    view = sweep_view(data)
+    load = view.roles.load
+    positions = range(len(load.values)) if load is not None else range(1)
+    return {
+        "name": data.name,
+        "output": str(result_dir),
+        "calibrated": data.is_calibrated,
+        "acceptance": data.manifest.get("acceptance"),
+        "points": len(data.points),
+        "status": dict(Counter(point.status for point in data.points)),
+        **_pair(view, view.shown),
+        "by_load": [
+            {"load": load.values[i] if load is not None else None, **_pair(view, view.at_load(i))}
+            for i in positions
+        ],
+        "findings": [
+            {"kind": f.kind, "headline": f.headline, "text": f.text} for f in findings(view)
+        ],
+    }
+
+
+def _pair(view: SweepView, points: Sequence[Point]) -> dict[str, object]:
+    best = view.best(points)
+    baseline = view.data.baseline(best) if best is not None else None
+    return {
+        "best": _plain_row(best) if best is not None else None,
+        "baseline": _plain_row(baseline) if baseline is not None else None,
+    }
+
+
+def _plain_row(point: Point) -> dict[str, object]:
+    return {
+        key: value
+        for key, value in point.row.items()
+        if value not in (None, "")
+        and not isinstance(value, list)
+        and not (isinstance(value, float) and not math.isfinite(value))
+    }
 
 
 def load_table(view: SweepView) -> str:
