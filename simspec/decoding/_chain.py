@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simspec.core.errors import ConfigError
-from simspec.cost.work import Quantity, Rows
+from simspec.cost.work import Pass, Quantity, Rows, Stack
+from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceProcess
 from simspec.decoding._quadrature import sum_nodes
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 
@@ -76,10 +77,14 @@ def chain_outcomes(tape: Tape, max_draft: int, threshold: float) -> Outcomes:
     return Outcomes(drafted, accepted)
 
 
-def require_acceptance(acceptance: object, method: str) -> None:
-    """Raise a :class:`ConfigError` when a speculative method is given no acceptance."""
+def required(acceptance: AcceptanceProcess | None, method: str) -> AcceptanceProcess:
+    """Return the acceptance, or refuse a speculative method that is given none."""
     if acceptance is None:
-        raise ConfigError(f"method {method} needs an acceptance model; simspec assumes none")
+        raise ConfigError(
+            f"method {method} needs an acceptance model and simspec assumes none; "
+            f"choices: {', '.join(ACCEPTANCE_MODELS.names())}",
+        )
+    return acceptance
 
 
 class WeightedRows(NamedTuple):
@@ -120,6 +125,21 @@ def plain_rows(batch_size: Quantity, total_context: Quantity) -> Rows:
         Sum of their contexts before the step.
     """
     return _one_token_each(batch_size, total_context)
+
+
+def plain_pass(target: Stack, decode: Rows | None, prefill: Rows | None) -> Pass:
+    """Return the pass in which every layer sees each decoding sequence's newest token.
+
+    Its phase is ``decode`` as long as any sequence decodes, else ``prefill``.
+    """
+    return Pass(
+        stack=target.name,
+        first_layer=0,
+        last_layer=len(target.blocks),
+        phase="prefill" if decode is None else "decode",
+        rows=tuple(rows for rows in (decode, prefill) if rows is not None),
+        embeds=True,
+    )
 
 
 def observed_round(context_lens: Sequence[int], drafted: Sequence[int]) -> ChainRound:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, WeightedPass
-from simspec.decoding._chain import plain_rows
+from simspec.decoding._chain import plain_pass, plain_rows
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 
 
@@ -69,18 +69,3 @@ class Autoregressive:
         """Return one pass over every layer."""
         rows = plain_rows(batch_size, batch_size * context_len)
         return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
-
-
-def plain_pass(target: Stack, decode: Rows | None, prefill: Rows | None) -> Pass:
-    """Return the pass in which every layer sees each decoding sequence's newest token.
-
-    Its phase is ``decode`` as long as any sequence decodes, else ``prefill``.
-    """
-    return Pass(
-        stack=target.name,
-        first_layer=0,
-        last_layer=len(target.blocks),
-        phase="prefill" if decode is None else "decode",
-        rows=tuple(rows for rows in (decode, prefill) if rows is not None),
-        embeds=True,
-    )

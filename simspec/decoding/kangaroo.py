@@ -42,11 +42,11 @@ from simspec.decoding._chain import (
     chain_outcomes,
     expected_round,
     observed_round,
+    plain_pass,
     plain_rows,
-    require_acceptance,
+    required,
     without_logits,
 )
-from simspec.decoding.autoregressive import plain_pass
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 from simspec.models.arch import Block
 from simspec.models.counts import kv_bytes_per_token, weights_bytes
@@ -135,9 +135,7 @@ class Kangaroo:
 
     def statistics(self, acceptance: AcceptanceProcess | None) -> RoundStatistics:
         """Return the closed form of m and a."""
-        require_acceptance(acceptance, self.name)
-        assert acceptance is not None
-        return acceptance.statistics(self.max_draft, self.threshold)
+        return required(acceptance, self.name).statistics(self.max_draft, self.threshold)
 
     def round_passes(
         self, context_lens: Sequence[int], drafted: Sequence[int], prefill: Rows | None

@@ -20,6 +20,9 @@ import numpy.typing as npt
 class Tape:
     """Draft confidences and acceptances of one request.
 
+    It reaches beyond the request's last token, so that a round that starts there is drafted like
+    any other. A model without confidences leaves NaN in both of them.
+
     Attributes
     ----------
     confidence : array (n,), 0..1

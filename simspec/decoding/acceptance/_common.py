@@ -1,4 +1,4 @@
-"""Fields that the chain acceptance models share: confidence, exit layer, source.
+"""Fields that the chain acceptance models share: confidence, exit layer, rates, source.
 
 Deeper exits agree with the target more often. How much is an explicit input: the log-odds of
 every conditional acceptance move by ``log_odds_per_layer`` for each layer away from
@@ -9,12 +9,15 @@ E = 6 to 97.6 % at 12 and 98.9 % at 18, which is +0.43 log-odds a layer, then +0
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from simspec.decoding._base import AcceptanceConfig
 from simspec.decoding.acceptance._latent import Confidence
+from simspec.decoding.acceptance._process import TAPE_DEPTH
 
 
 class BetaConfidence(BaseModel):
@@ -98,3 +101,36 @@ class ChainAcceptanceConfig(AcceptanceConfig):
             f"at exit layer {exit_layer} the log-odds of acceptance move by {shift:+g} "
             f"({self.log_odds_per_layer:+g} per layer from layer {self.reference_exit_layer})"
         )
+
+
+def _never_rising(rates: tuple[float, ...]) -> tuple[float, ...]:
+    for i, (before, here) in enumerate(pairwise(rates), start=2):
+        if here > before:
+            raise ValueError(
+                f"position {i} has rate {here:g}, above position {i - 1} with {before:g}; the "
+                "rates are out of all rounds and never rise (multiply conditional rates up)"
+            )
+    return rates
+
+
+Rate = Annotated[float, Field(ge=0, le=1)]
+Rates = Annotated[
+    tuple[Rate, ...], Field(min_length=1, max_length=TAPE_DEPTH), AfterValidator(_never_rising)
+]
+"""Unconditional rates of positions 1, 2, …, never rising."""
+
+
+def conditional_rates(rates: Sequence[float]) -> tuple[float, ...]:
+    """Return P(draft i accepted | all before it accepted) for every row of a tape.
+
+    A position behind one that is never accepted has no conditional rate; it is given 0.
+
+    Returns
+    -------
+    tuple (TAPE_DEPTH,)
+        The last rate of the list repeats.
+    """
+    conditional = [rates[0]]
+    for before, here in pairwise(rates):
+        conditional.append(here / before if before > 0 else 0.0)
+    return (*conditional, *[conditional[-1]] * (TAPE_DEPTH - len(conditional)))

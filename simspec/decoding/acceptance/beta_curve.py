@@ -22,7 +22,12 @@ import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
 from simspec.core.errors import ConfigError
-from simspec.decoding.acceptance._common import BetaConfidence, ChainAcceptanceConfig
+from simspec.decoding.acceptance._common import (
+    BetaConfidence,
+    ChainAcceptanceConfig,
+    Rates,
+    conditional_rates,
+)
 from simspec.decoding.acceptance._latent import Confidence, expit_array, latent_grid
 from simspec.decoding.acceptance._process import (
     TAPE_DEPTH,
@@ -31,7 +36,6 @@ from simspec.decoding.acceptance._process import (
     round_start,
     solve_offset,
 )
-from simspec.decoding.acceptance.per_position import Rates, conditional_rates
 
 Offset = Annotated[float, Field(ge=-50, le=50)]
 _MAX_ITERATIONS = 200

@@ -9,48 +9,17 @@ last conditional rate. Source of the definition: ``vllm/v1/spec_decode/metrics.p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict
 
-from simspec.decoding.acceptance._common import ChainAcceptanceConfig
+from simspec.decoding.acceptance._common import (
+    ChainAcceptanceConfig,
+    Rates,
+    conditional_rates,
+)
 from simspec.decoding.acceptance._latent import logit
-from simspec.decoding.acceptance._process import TAPE_DEPTH, LatentProcess
-
-
-def _never_rising(rates: tuple[float, ...]) -> tuple[float, ...]:
-    for i, (before, here) in enumerate(pairwise(rates), start=2):
-        if here > before:
-            raise ValueError(
-                f"position {i} has rate {here:g}, above position {i - 1} with {before:g}; the "
-                "rates are out of all rounds and never rise (multiply conditional rates up)"
-            )
-    return rates
-
-
-Rate = Annotated[float, Field(ge=0, le=1)]
-Rates = Annotated[
-    tuple[Rate, ...], Field(min_length=1, max_length=TAPE_DEPTH), AfterValidator(_never_rising)
-]
-"""Unconditional rates of positions 1, 2, …, never rising."""
-
-
-def conditional_rates(rates: Sequence[float]) -> tuple[float, ...]:
-    """Return P(draft i accepted | all before it accepted) for every row of a tape.
-
-    A position behind one that is never accepted has no conditional rate; it is given 0.
-
-    Returns
-    -------
-    tuple (TAPE_DEPTH,)
-        The last rate of the list repeats.
-    """
-    conditional = [rates[0]]
-    for before, here in pairwise(rates):
-        conditional.append(here / before if before > 0 else 0.0)
-    return (*conditional, *[conditional[-1]] * (TAPE_DEPTH - len(conditional)))
+from simspec.decoding.acceptance._process import LatentProcess
 
 
 class Config(ChainAcceptanceConfig):

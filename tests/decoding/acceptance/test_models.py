@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from simspec.core.registry import PluginConfig
 from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceConfig
-from simspec.decoding.acceptance.per_position import conditional_rates
+from simspec.decoding.acceptance._common import conditional_rates
 
 KANGAROO_MATH = [0.505, 0.225, 0.10, 0.045, 0.02, 0.007]
 """CTAR of Kangaroo's Math subtask, positions 1-6, arXiv 2404.18911 figure 1 (read by eye)."""
