@@ -96,9 +96,7 @@ def step_breakdown(
         for op in deployment.cost.breakdown([work])
     ]
     hardware = deployment.hardware
-    from simspec.models.dtypes import dtype
-
-    peak = hardware.peak_flop_per_s[dtype(deployment.target.weight_dtype).compute_dtype]
+    peak = deployment.peak_flop_per_s
     totals = {
         "hardware": hardware.name,
         "calibrated": hardware.calibrated,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simspec.core.errors import ConfigError, SimspecError
 from simspec.core.yamlio import Document, dotted
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Stack
-from simspec.decoding._base import AcceptanceProcess, Method
+from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceProcess, Method
 from simspec.hardware.load import load_engine, load_hardware
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.memory.capacity import MemoryBudget, memory_budget
 from simspec.models.arch import Architecture
 from simspec.models.dtypes import dtype as find_dtype
+from simspec.models.dtypes import kv_dtype as find_kv_dtype
 from simspec.models.hf_config import load_model
 from simspec.scenarios.schema import DeploymentConfig
 from simspec.serving.plan import SchedulerLimits
@@ -38,6 +39,23 @@ class Deployment:
     limits: SchedulerLimits
     num_blocks: int
     block_size_tokens: int
+
+    @property
+    def peak_flop_per_s(self) -> float:
+        """Dense peak of one GPU in the type the weights are multiplied in."""
+        peaks = self.hardware.peak_flop_per_s
+        return peaks[find_dtype(self.target.weight_dtype).compute_on(peaks)]
+
+
+def memory_facts(deployment: Deployment) -> dict[str, object]:
+    """Return the memory figures of one GPU under their common keys."""
+    budget = deployment.budget
+    return {
+        "weights_bytes": budget.weights_bytes + budget.extra_weights_bytes,
+        "kv_bytes_per_token": budget.kv_bytes_per_token,
+        "kv_capacity_tokens": deployment.num_blocks * deployment.block_size_tokens,
+        "fits": budget.fits,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +125,7 @@ def build(config: DeploymentConfig, place: Place | None = None) -> Deployment:
     return _build(config, place, needs_acceptance=True)
 
 
-def _build(
-    config: DeploymentConfig, place: Place | None, *, needs_acceptance: bool
-) -> Deployment:
+def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: bool) -> Deployment:
     base = place.folder if place is not None else None
     with blame(place, "hardware"):
         hardware = load_hardware(resolve_reference(config.hardware, base))
@@ -120,7 +136,7 @@ def _build(
     with blame(place, "dtype"):
         find_dtype(config.dtype)
     with blame(place, "kv_dtype"):
-        find_dtype(config.kv_dtype)
+        find_kv_dtype(config.kv_dtype)
     target = Stack(
         name="target",
         blocks=architecture.blocks,
@@ -147,6 +163,7 @@ def _build(
             extra_weights_bytes=footprint.extra_weights_bytes,
             extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token,
             max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_num_seqs=limits.max_num_seqs,
         )
     return Deployment(
         config=config,
@@ -170,26 +187,22 @@ def _acceptance(
     if method.max_draft == 0:
         if config.acceptance is not None:
             with blame(place, "acceptance"):
-                raise ConfigError(f"method {method.name} drafts nothing, so acceptance has no effect; remove it")
+                raise ConfigError(
+                    f"method {method.name} drafts nothing, so acceptance has no effect; remove it"
+                )
         return None
     if config.acceptance is None:
         with blame(place, "method"):
             raise ConfigError(
                 f"method {method.name} needs an acceptance model and simspec assumes none; "
                 "add 'acceptance', for example a number between 0 and 1, a list of per-position "
-                "rates, or a mapping with a name: " + ", ".join(_acceptance_names())
+                "rates, or a mapping with a name: " + ", ".join(ACCEPTANCE_MODELS.names())
             )
     with blame(place, "acceptance"):
         process = config.acceptance.at(config.method.acceptance_exit_layer)
         # A threshold without a confidence distribution is refused here, not at the first round.
         method.statistics(process)
     return process
-
-
-def _acceptance_names() -> tuple[str, ...]:
-    from simspec.decoding._base import ACCEPTANCE_MODELS
-
-    return ACCEPTANCE_MODELS.names()
 
 
 def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
@@ -207,8 +220,6 @@ def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
 
 
 def _with_memory_overrides(engine: EngineProfile, config: DeploymentConfig) -> EngineProfile:
-    from dataclasses import replace
-
     memory = config.memory
     return replace(
         engine,

@@ -13,7 +13,7 @@ from simspec.core.errors import DoesNotFit
 from simspec.cost.work import Quantity, Rows
 from simspec.decoding._base import METHODS, Method
 from simspec.decoding.tape import RoundStatistics
-from simspec.scenarios.build import Deployment
+from simspec.scenarios.build import Deployment, memory_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def estimate(
     tpot_s = float(result.tpot_s)
     hardware, target = deployment.hardware, deployment.target
     seconds = float(result.round_time_s)
-    peak = hardware.peak_flop_per_s[_compute_dtype(deployment)]
+    peak = deployment.peak_flop_per_s
     drafted = stats.drafted_per_round
     return {
         "hardware": hardware.name,
@@ -153,18 +153,7 @@ def estimate(
         "compute_utilisation": float(result.flop) / (seconds * peak),
         "bandwidth_utilisation": float(result.bytes_moved)
         / (seconds * hardware.memory_bandwidth_bytes_per_s),
-        **memory_keys(deployment),
-    }
-
-
-def memory_keys(deployment: Deployment) -> dict[str, object]:
-    """Return the memory figures of one GPU under their common keys."""
-    budget = deployment.budget
-    return {
-        "weights_bytes": budget.weights_bytes + budget.extra_weights_bytes,
-        "kv_bytes_per_token": budget.kv_bytes_per_token,
-        "kv_capacity_tokens": deployment.num_blocks * deployment.block_size_tokens,
-        "fits": budget.fits,
+        **memory_facts(deployment),
     }
 
 
@@ -173,12 +162,6 @@ def describe_acceptance(deployment: Deployment) -> str:
     if deployment.acceptance is None:
         return "none: the method drafts nothing"
     return deployment.acceptance.describe()
-
-
-def _compute_dtype(deployment: Deployment) -> str:
-    from simspec.models.dtypes import dtype
-
-    return dtype(deployment.target.weight_dtype).compute_dtype
 
 
 def _require_room(deployment: Deployment, batch_size: int, context_len: int) -> None:

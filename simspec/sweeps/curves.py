@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from simspec.scenarios.build import Deployment
@@ -33,7 +34,7 @@ def closed_form_curves(plan: SweepPlan) -> list[dict[str, Any]]:
     return rows
 
 
-def _curve(deployment: Deployment, batches: list[int], context: int) -> list[dict[str, Any]]:
+def _curve(deployment: Deployment, batches: Sequence[int], context: int) -> list[dict[str, Any]]:
     capacity = deployment.num_blocks * deployment.block_size_tokens
     slots = context + deployment.method.footprint().reserved_slots
     rows = []

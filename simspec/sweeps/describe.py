@@ -8,8 +8,8 @@ from typing import Any
 from simspec.core.provenance import manifest
 from simspec.scenarios.build import Deployment
 from simspec.scenarios.closed_form import describe_acceptance
+from simspec.scenarios.report import PAIRED
 from simspec.scenarios.run import draw_workload
-from simspec.sweeps.join import PAIRED
 from simspec.sweeps.plan import SweepPlan
 
 

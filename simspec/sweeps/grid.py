@@ -16,7 +16,6 @@ from simspec.scenarios.build import Place, blame
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.sweeps.schema import MAX_POINTS, SweepConfig
 
-
 _BASE = ("scenario",)
 _OF_METHOD = {"method", "acceptance"}
 """Fields a baseline replaces."""
@@ -164,7 +163,9 @@ def _baseline(
     plain = document.with_value((*_BASE, "method"), {"name": "autoregressive"})
     plain = plain.with_value((*_BASE, "acceptance"), None)
     scenario, place = _scenario(kept, plain)
-    names = {name for item in kept if not _touches_method(item[2]) for name in item[2].choices[0][0]}
+    names = {
+        name for item in kept if not _touches_method(item[2]) for name in item[2].choices[0][0]
+    }
     shown = {name: value for name, value in columns.items() if name in names}
     shown["method.name"] = "autoregressive"
     return Point(identify(scenario), shown, scenario, place, True, None)
@@ -182,9 +183,7 @@ def _excluded(rule: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
     )
 
 
-def _check_exclusions(
-    config: SweepConfig, specs: Sequence[AxisSpec], document: Document
-) -> None:
+def _check_exclusions(config: SweepConfig, specs: Sequence[AxisSpec], document: Document) -> None:
     known = {name for spec in specs for name in spec.choices[0][0]}
     for index, rule in enumerate(config.exclude):
         for name in rule:

@@ -42,11 +42,6 @@ class SweepPlan:
             if self.keys[point.point_id] not in finished
         ]
 
-    def result(self, finished: Mapping[str, Any], point_id: str) -> dict[str, Any]:
-        """Return the stored result of a point."""
-        found: dict[str, Any] = finished[self.keys[point_id]]
-        return found
-
 
 def plan_sweep(path: Path) -> SweepPlan:
     """Read, expand and check a sweep file.
@@ -70,9 +65,7 @@ def plan_sweep(path: Path) -> SweepPlan:
         for point in points
     }
     every_file = dict.fromkeys(path for paths in files.values() for path in paths)
-    return SweepPlan(
-        config, document, axes(config), points, keys, deployments, list(every_file)
-    )
+    return SweepPlan(config, document, axes(config), points, keys, deployments, list(every_file))
 
 
 def _build_all(points: Sequence[Point]) -> dict[str, Deployment]:

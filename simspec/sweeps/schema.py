@@ -110,9 +110,9 @@ class ExecutionConfig(StrictModel):
 
     baseline: bool = True
     """Run plain autoregression at every load on the same tapes, and report speedups."""
-    curve_batches: list[Annotated[int, Field(ge=1, le=100_000)]] = [
+    curve_batches: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = (
         1, 2, 4, 8, 16, 32, 64, 128, 256,
-    ]  # fmt: skip
+    )  # fmt: skip
     """Batch sizes of the closed-form curves."""
     curve_context: int = Field(default=1024, ge=1, le=10_000_000)
     """Context of the closed-form curves, tokens."""
@@ -125,8 +125,8 @@ class SweepConfig(StrictModel):
     description: str = ""
     scenario: dict[str, Any]
     grid: dict[str, Axis] = Field(min_length=1)
-    zip: list[dict[str, Annotated[list[Any], Field(min_length=1)]]] = []
-    exclude: list[dict[str, Any]] = []
+    zip: list[dict[str, Annotated[list[Any], Field(min_length=1)]]] = Field(default_factory=list)
+    exclude: list[dict[str, Any]] = Field(default_factory=list)
     sweep: ExecutionConfig = ExecutionConfig()
 
     @model_validator(mode="after")

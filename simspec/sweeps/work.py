@@ -28,7 +28,7 @@ def compute(job: Job) -> dict[str, Any]:
     from simspec.scenarios.run import simulate_scenario
 
     try:
-        outcome = simulate_scenario(job.config, build(job.config, job.place))
+        outcome = simulate_scenario(job.config, build(job.config, job.place), job.place)
     except DoesNotFit as error:
         return {"status": "does_not_fit", "reason": str(error)}
     except Infeasible as error:

@@ -25,7 +25,11 @@ def estimate(
     batch: int = opt.BATCH,
     context: int = opt.CONTEXT,
     prompt: int | None = typer.Option(
-        None, "--prompt", min=1, max=100_000_000, help="Prompt of the TTFT figure; default --context."
+        None,
+        "--prompt",
+        min=1,
+        max=100_000_000,
+        help="Prompt of the TTFT figure; default --context.",
     ),
     method: str = opt.METHOD,
     exit_layer: int | None = opt.EXIT_LAYER,
@@ -42,9 +46,8 @@ def estimate(
     --acceptance 0.505,0.225,0.10,0.045,0.02,0.007
     """
     from simspec.core.errors import DoesNotFit
-    from simspec.scenarios.build import build
+    from simspec.scenarios.build import build, memory_facts
     from simspec.scenarios.closed_form import estimate as closed_form
-    from simspec.scenarios.closed_form import memory_keys
 
     config = opt.deployment_config(
         hardware=hardware,
@@ -63,7 +66,7 @@ def estimate(
         values: dict[str, Any] = closed_form(deployment, batch, context, prompt)
     except DoesNotFit as error:
         if as_json:
-            print_json({**memory_keys(deployment), "fits": False, "reason": str(error)})
+            print_json({**memory_facts(deployment), "fits": False, "reason": str(error)})
         raise
     if as_json:
         print_json(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from simspec.cli import _options as opt
-from simspec.cli._output import JSON_OPTION, print_json, print_rows
+from simspec.cli._output import JSON_OPTION, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -31,8 +31,7 @@ def memory(
 
     Example: simspec memory --hardware h100_sxm --model llama-3.1-70b --tp 4 --context 8192
     """
-    from simspec.scenarios.build import build_without_acceptance
-    from simspec.scenarios.closed_form import memory_keys
+    from simspec.scenarios.build import build_without_acceptance, memory_facts
 
     config = opt.deployment_config(
         hardware=hardware,
@@ -45,19 +44,13 @@ def memory(
     )
     deployment = build_without_acceptance(config)
     slots = context + deployment.method.footprint().reserved_slots
-    keys = memory_keys(deployment)
+    keys = memory_facts(deployment)
     capacity = deployment.num_blocks * deployment.block_size_tokens
     keys["max_sequences"] = capacity // slots
     if as_json:
-        print_json({**keys, "context": context, "lines": deployment.budget.lines()})
+        print_json({**keys, "context": context, "lines": list(deployment.budget.lines())})
     else:
-        print_rows(
-            f"Memory of one {deployment.hardware.name}, {deployment.architecture.name} "
-            f"tp={deployment.target.tp}",
-            deployment.budget.lines(),
-            caption=(
-                f"{keys['kv_capacity_tokens']:,} KV tokens: {keys['max_sequences']} sequences of "
-                f"{context} tokens"
-            ),
-        )
+        for line in deployment.budget.lines():
+            typer.echo(line)
+        typer.echo(f"at most {keys['max_sequences']:,} sequences of {context:,} tokens")
     deployment.budget.require(slots)

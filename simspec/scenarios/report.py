@@ -1,0 +1,214 @@
+"""One scenario from its file to a result: metrics with intervals, beside autoregression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simspec.core.errors import ConfigError
+from simspec.core.provenance import manifest, write_json
+from simspec.core.stats import Interval, mean_interval, ratio_interval
+from simspec.core.yamlio import load_yaml, parse
+from simspec.scenarios.build import Deployment, Place, build
+from simspec.scenarios.closed_form import describe_acceptance
+from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
+from simspec.scenarios.schema import ScenarioConfig
+
+RESULT = "result.json"
+SHOWN = (
+    "ttft_ms", "ttft_p95_ms", "tpot_ms", "tpot_p95_ms", "itl_ms", "e2e_ms", "queue_ms",
+    "throughput_tokens_per_s", "requests_per_s", "goodput_requests_per_s", "slo_attainment",
+    "drafted_per_round", "tokens_per_round", "acceptance_rate", "round_time_ms",
+    "time_draft_ms", "time_verify_ms", "time_prefill_ms", "time_host_ms", "mean_batch_size",
+    "kv_utilisation", "compute_utilisation", "bandwidth_utilisation", "preemptions",
+    "num_measured",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationReport:
+    """What ``simspec simulate`` prints and writes."""
+
+    document: dict[str, Any]
+    header: list[str]
+    rows: list[dict[str, Any]]
+
+
+def simulate_file(
+    path: Path, *, baseline: bool = True, check: bool = False, output: Path | None = None
+) -> SimulationReport:
+    """Simulate the scenario in ``path``, and plain autoregression on the same tapes.
+
+    Parameters
+    ----------
+    baseline : bool
+        Whether to run autoregression too and report the speedup.
+    check : bool
+        Assert the conservation laws after every step.
+    output : Path, optional
+        Folder for ``result.json``; made only once everything has succeeded.
+    """
+    document = load_yaml(path)
+    config = parse(document, ScenarioConfig)
+    place = Place(document)
+    _refuse_foreign(output)
+    deployment = build(config, place)
+    ours = simulate_scenario(config, deployment, place, check=check)
+    plain = None
+    if baseline and deployment.method.max_draft:
+        plain = simulate_scenario(*baseline_of(config, place), place, check=check)
+    workload = draw_workload(config, 0, place)
+    result = {
+        **_facts(config, deployment, workload.source),
+        "status": ours.status,
+        "reason": ours.reason,
+        **metric_columns(ours),
+        **ours.facts,
+        **({} if plain is None else speedups(plain, ours)),
+    }
+    if plain is not None:
+        result["baseline"] = {"method": "autoregressive", **metric_columns(plain)}
+    result["manifest"] = manifest(
+        {str(path): path, **{str(p): p for p in workload.files}},
+        config.simulation.seed,
+        scenario=config.model_dump(mode="json"),
+        profile_sources=dict(deployment.hardware.sources),
+    )
+    if output is not None:
+        _write(output, result)
+    return SimulationReport(result, _header(result), _rows(ours, plain))
+
+
+def baseline_of(config: ScenarioConfig, place: Place | None) -> tuple[ScenarioConfig, Deployment]:
+    """Return the same scenario with plain decoding."""
+    fields = config.model_dump()
+    fields.update(method={"name": "autoregressive"}, acceptance=None)
+    plain = ScenarioConfig.model_validate(fields)
+    return plain, build(plain, place)
+
+
+def metric_columns(outcome: Outcome) -> dict[str, float | None]:
+    """Return every metric with its interval columns."""
+    columns: dict[str, float | None] = {}
+    for name, values in outcome.replications.items():
+        columns.update(interval_columns(name, interval_of(values)))
+    return columns
+
+
+def interval_of(values: list[float | None]) -> Interval | None:
+    """Return the mean over replications; None when some replication does not define it."""
+    known = [v for v in values if v is not None]
+    return mean_interval(known) if known and len(known) == len(values) else None
+
+
+def interval_columns(metric: str, interval: Interval | None) -> dict[str, float | None]:
+    """Return the three columns of a metric."""
+    if interval is None:
+        return {metric: None, f"{metric}_ci95_low": None, f"{metric}_ci95_high": None}
+    return {
+        metric: interval.mean,
+        f"{metric}_ci95_low": interval.low,
+        f"{metric}_ci95_high": interval.high,
+    }
+
+
+PAIRED = {"speedup": "tpot_ms", "e2e_speedup": "e2e_ms"}
+"""Ratio: the metric whose baseline value is divided by the method's, replication by replication."""
+
+
+def speedups(plain: Outcome, ours: Outcome) -> dict[str, float | None]:
+    """Return the paired ratios and the plain step's time.
+
+    Both runs share requests, arrivals and tapes, so the interval is that of paired ratios: far
+    narrower than two separate intervals would say.
+    """
+    columns: dict[str, float | None] = {}
+    for name, metric in PAIRED.items():
+        top, bottom = plain.replications.get(metric, []), ours.replications.get(metric, [])
+        defined = bool(top) and bool(bottom) and None not in top and None not in bottom
+        ratio = ratio_interval(_floats(top), _floats(bottom)) if defined else None
+        columns.update(interval_columns(name, ratio))
+    step = interval_of(plain.replications.get("round_time_ms", []))
+    columns.update(interval_columns("step_time_ms", step))
+    return columns
+
+
+def _floats(values: list[float | None]) -> list[float]:
+    return [v for v in values if v is not None]
+
+
+def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "hardware": deployment.hardware.name,
+        "calibrated": deployment.hardware.calibrated,
+        "engine": deployment.engine.name,
+        "model": deployment.architecture.name,
+        "tp": deployment.target.tp,
+        "dtype": deployment.target.weight_dtype,
+        "method": config.method.model_dump(mode="json"),
+        "acceptance": describe_acceptance(deployment),
+        "workload": workload,
+        "replications": config.simulation.replications,
+    }
+
+
+def _header(result: Mapping[str, Any]) -> list[str]:
+    note = "" if result["calibrated"] else " (uncalibrated profile)"
+    lines = [
+        f"{result['model']} on {result['hardware']}{note}, {result['engine']}, tp={result['tp']}, "
+        f"{result['dtype']}, method {result['method']['name']}",
+        f"workload    {result['workload']}",
+        f"acceptance  {result['acceptance']}",
+    ]
+    if result["status"] != "ok":
+        lines.append(str(result["reason"]))
+    if result.get("speedup") is not None:
+        lines.append(
+            f"speedup     {result['speedup']:.3f} {_span(result, 'speedup')} in time per output "
+            f"token: {result['tpot_ms']:.3f} ms against {result['baseline']['tpot_ms']:.3f} ms"
+        )
+    return lines
+
+
+def _span(result: Mapping[str, Any], metric: str) -> str:
+    low, high = result[f"{metric}_ci95_low"], result[f"{metric}_ci95_high"]
+    return "" if low is None else f"[{low:.3f}, {high:.3f}]"
+
+
+def _rows(ours: Outcome, plain: Outcome | None) -> list[dict[str, Any]]:
+    rows = []
+    for metric in SHOWN:
+        row: dict[str, Any] = {"metric": metric}
+        row.update(_cells("", ours, metric))
+        if plain is not None:
+            row.update(_cells("autoregressive ", plain, metric))
+        rows.append(row)
+    return rows
+
+
+def _cells(prefix: str, outcome: Outcome, metric: str) -> dict[str, Any]:
+    interval = interval_of(outcome.replications.get(metric, []))
+    half = interval.half_width if interval else None
+    return {f"{prefix}mean": interval.mean if interval else None, f"{prefix}± (95 %)": half}
+
+
+def _refuse_foreign(output: Path | None) -> None:
+    if output is None or not output.exists():
+        return
+    if not output.is_dir() or any(p.name != RESULT for p in output.iterdir()):
+        raise ConfigError(
+            f"{output}: exists and holds other things; give an empty or new folder with --output"
+        )
+
+
+def _write(output: Path, result: dict[str, Any]) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        write_json(output / RESULT, result)
+    except OSError as error:
+        raise ConfigError(
+            f"{output}: cannot write the result ({error.strerror}); choose another folder"
+        ) from error

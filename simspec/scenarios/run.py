@@ -1,0 +1,156 @@
+"""Scenario to result by simulation: replications of one replica, measured and packed.
+
+Replication ``r`` draws its own workload and tapes from streams keyed by (seed, r). They depend on
+nothing else, so two scenarios with the same seed meet the same requests, arrivals and tapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simspec.core.errors import ConfigError, DoesNotFit
+from simspec.core.rng import stream
+from simspec.scenarios.build import Deployment, Place, blame, memory_facts
+from simspec.scenarios.schema import ScenarioConfig
+from simspec.serving.measured import Roofs, Slo
+from simspec.serving.metrics import latency_quantiles_ms, summarise
+from simspec.serving.plan import ServingSetup
+from simspec.serving.records import RunRecords
+from simspec.serving.simulate import simulate
+from simspec.serving.stability import assess
+from simspec.workloads.workload import WorkloadRun
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the replications of one scenario gave.
+
+    ``replications`` holds one value per replication and metric, None where a run does not
+    define it; ``quantiles`` are averaged over replications.
+    """
+
+    status: str
+    reason: str | None
+    replications: dict[str, list[float | None]]
+    quantiles: dict[str, list[float | None]]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for the store."""
+        return {
+            "status": self.status,
+            "reason": self.reason,
+            "replications": self.replications,
+            "quantiles": self.quantiles,
+            "facts": self.facts,
+        }
+
+
+def draw_workload(config: ScenarioConfig, replication: int, place: Place | None) -> WorkloadRun:
+    """Return the requests of one replication; errors carry the place of the workload."""
+    base = place.folder if place is not None else None
+    with (
+        blame(place, "workload", "arrivals")
+        if config.workload.arrivals.brings_lengths
+        else blame(place, "workload")
+    ):
+        return config.workload.build(config.simulation.seed, replication=replication, base=base)
+
+
+def simulate_scenario(
+    config: ScenarioConfig,
+    deployment: Deployment,
+    place: Place | None = None,
+    *,
+    check: bool = False,
+) -> Outcome:
+    """Run every replication and return its metrics.
+
+    Raises
+    ------
+    DoesNotFit
+        The weights leave no room, or no request of the workload can ever fit.
+    ConfigError
+        The workload or the scheduler's limits are wrong.
+    """
+    deployment.budget.require(1)
+    metrics: list[dict[str, float]] = []
+    quantiles: list[dict[str, Any]] = []
+    reasons: list[str] = []
+    for replication in range(config.simulation.replications):
+        workload = draw_workload(config, replication, place)
+        records = simulate(_setup(config, deployment, workload, replication), check=check)
+        _refuse_if_nothing_ran(records, deployment, place)
+        verdict = assess(records)
+        if not verdict.is_stable:
+            reasons.append(verdict.reason)
+        warmup = config.simulation.warmup
+        metrics.append(
+            summarise(records, slo_of(config), roofs=roofs_of(deployment), warmup=warmup)
+        )
+        quantiles.append(latency_quantiles_ms(records, warmup=warmup))
+    status = "unstable" if 2 * len(reasons) >= config.simulation.replications and reasons else "ok"
+    return Outcome(
+        status=status,
+        reason=reasons[0] if status == "unstable" else None,
+        replications={name: [_known(m[name]) for m in metrics] for name in metrics[0]},
+        quantiles={name: _averaged([q[name] for q in quantiles]) for name in quantiles[0]},
+        facts=memory_facts(deployment),
+    )
+
+
+def slo_of(config: ScenarioConfig) -> Slo:
+    """Return the targets in seconds."""
+    slo = config.slo
+    return Slo.from_milliseconds(ttft_ms=slo.ttft_ms, tpot_ms=slo.tpot_ms, e2e_ms=slo.e2e_ms)
+
+
+def roofs_of(deployment: Deployment) -> Roofs:
+    """Return what one GPU could do at best in the weights' compute type."""
+    return Roofs(deployment.peak_flop_per_s, deployment.hardware.memory_bandwidth_bytes_per_s)
+
+
+def _setup(
+    config: ScenarioConfig, deployment: Deployment, workload: WorkloadRun, replication: int
+) -> ServingSetup:
+    seed = int(stream(config.simulation.seed, "replication", replication).integers(2**62))
+    return ServingSetup(
+        requests=workload.requests,
+        concurrency=workload.concurrency,
+        method=deployment.method,
+        acceptance=deployment.acceptance,
+        seed=seed,
+        cost=deployment.cost,
+        num_blocks=deployment.num_blocks,
+        block_size_tokens=deployment.block_size_tokens,
+        limits=deployment.limits,
+        max_simulated_s=config.simulation.max_simulated_s,
+    )
+
+
+def _refuse_if_nothing_ran(
+    records: RunRecords, deployment: Deployment, place: Place | None
+) -> None:
+    if len(records.refusals) < records.requests.request_id.size:
+        return
+    with blame(place, "workload"):
+        if not records.refusals:
+            raise ConfigError(
+                "no request arrives before the clock stops; raise simulation.max_simulated_s "
+                "or the arrival rate"
+            )
+        reason = next(iter(records.refusals.values()))
+        raise DoesNotFit(f"none of the {len(records.refusals)} requests can ever fit: {reason}")
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _averaged(samples: Sequence[Any]) -> list[float | None]:
+    return [_known(v) for v in np.mean(np.stack(samples), axis=0)]
