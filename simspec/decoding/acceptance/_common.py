@@ -95,8 +95,13 @@ class ChainAcceptanceConfig(AcceptanceConfig):
             return "no exit layer"
         layers = self.layers_from_reference(exit_layer)
         shift = self.log_odds_per_layer * layers
-        if self.reference_exit_layer is None or not self.log_odds_per_layer:
+        if self.reference_exit_layer is None:
             return f"acceptance taken as the same at exit layer {exit_layer} as at any other"
+        if not self.log_odds_per_layer:
+            return (
+                f"measured at exit layer {self.reference_exit_layer}, "
+                f"acceptance taken as the same at {exit_layer}"
+            )
         return (
             f"at exit layer {exit_layer} the log-odds of acceptance move by {shift:+g} "
             f"({self.log_odds_per_layer:+g} per layer from layer {self.reference_exit_layer})"

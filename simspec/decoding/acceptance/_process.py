@@ -5,8 +5,8 @@ accepted,
 
     P(accept | c_t, i) = expit(slope * logit(c_t) + log_odds[i])
 
-(Platt, "Probabilistic outputs for support vector machines", 1999, equation 1, in log-odds of the
-confidence). ``slope = 1, log_odds = 0`` is a drafter whose confidence is its acceptance;
+(Platt, "Probabilistic outputs for support vector machines", 1999, with the log-odds of the
+confidence as score). ``slope = 1, log_odds = 0`` is a drafter whose confidence is its acceptance;
 ``slope = 0`` lets acceptance ignore confidence. Constant and per-position acceptance are the
 cases with ``slope = 0``. The tape samples this law; :meth:`LatentProcess.statistics` integrates
 it (docs/theory/acceptance.md).

@@ -205,5 +205,7 @@ def test_the_sentence_states_every_number() -> None:
         assert part in sentence
     assert sentence.endswith("source: CTAR of a paper")
     assert "\n" not in sentence
+    kept = model(name="constant", alpha=0.5, reference_exit_layer=3).at(5).describe()
+    assert "measured at exit layer 3, acceptance taken as the same at 5" in kept
     assert "no source given" in model(name="constant", alpha=0.5).at(None).describe()
     assert isinstance(config, PluginConfig)
