@@ -1,4 +1,4 @@
-"""A sweep file, expanded and checked: nothing is written before every point is known to be valid."""
+"""A sweep file, expanded and checked: nothing is written before every point is valid."""
 
 from __future__ import annotations
 
