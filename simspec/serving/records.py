@@ -137,7 +137,8 @@ class RunRecords:
     """Last departure, or the end of the clock when something was still in the system."""
     num_not_arrived: int
     """Requests of the workload the clock was stopped before."""
-    is_open_loop: bool
+    concurrency: int | None
+    """Requests kept in flight; None: open loop."""
     num_blocks: int
     block_size_tokens: int
     max_draft: int
@@ -155,7 +156,7 @@ class RunRecords:
             sorted(self.refusals.items()),
             self.end_s,
             self.num_not_arrived,
-            self.is_open_loop,
+            self.concurrency,
             self.num_blocks,
             self.block_size_tokens,
             self.max_draft,

@@ -305,7 +305,7 @@ class Replica:
             refusals=dict(self._refusals),
             end_s=end_s,
             num_not_arrived=num_not_arrived,
-            is_open_loop=setup.concurrency is None,
+            concurrency=setup.concurrency,
             num_blocks=setup.num_blocks,
             block_size_tokens=setup.block_size_tokens,
             max_draft=setup.method.max_draft,
