@@ -149,7 +149,7 @@ def loads_yaml(text: str | bytes, name: str, *, error: type[ConfigError] = Confi
     if isinstance(text, bytes):
         text = _decoded(text, name, error)
     try:
-        data, positions = read_yaml(text.removeprefix("\ufeff"))
+        data, positions = read_yaml(text)
         if not isinstance(data, dict):
             raise YamlProblem(
                 f"the top level is {shown(data)}, not a mapping; write 'field: value' lines",

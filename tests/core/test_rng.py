@@ -29,6 +29,11 @@ def test_different_names_different_numbers(
     assert equal == same
 
 
+def test_a_number_is_not_its_text() -> None:
+    """Request 1 and the purpose ``"1"`` do not share a stream."""
+    assert stream(1, 1).integers(2**62) != stream(1, "1").integers(2**62)
+
+
 def test_draws_of_one_consumer_do_not_shift_another() -> None:
     """Drawing more from one stream changes nothing in its neighbour."""
     alone = stream(1, "lengths").random(3)

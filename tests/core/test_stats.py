@@ -104,6 +104,16 @@ def test_ratio_of_proportional_values_is_exact(y: list[float], factor: float) ->
     assert interval.half_width == pytest.approx(0.0, abs=1e-6)
 
 
+@given(values, st.floats(0.5, 20.0))
+def test_ratio_to_a_constant_is_the_scaled_mean(x: list[float], constant: float) -> None:
+    """With a denominator that does not vary, only the numerator's spread remains."""
+    ratio = ratio_interval(x, [constant] * len(x))
+    mean = mean_interval(x)
+    assert mean.half_width is not None
+    assert ratio.mean == pytest.approx(mean.mean / constant, abs=1e-9)
+    assert ratio.half_width == pytest.approx(mean.half_width / constant, rel=1e-6, abs=1e-9)
+
+
 @given(values)
 def test_interval_contains_its_mean(sample: list[float]) -> None:
     """low <= mean <= high, symmetric about the mean."""
@@ -130,6 +140,13 @@ def test_mser5_is_what_its_paper_defines(seed: int, size: int, shift: float) -> 
     series = stream(seed, "mser").normal(size=size)
     series[: size // 4] += shift
     assert mser5(series) == _mser5_by_definition(list(series))
+
+
+def test_mser5_does_not_depend_on_the_origin() -> None:
+    """Latencies on a clock that started long ago are cut at the same place."""
+    series = stream(6, "origin").normal(size=500)
+    series[:60] += 5.0
+    assert mser5(series + 1e9) == mser5(series)
 
 
 def test_mser5_removes_an_obvious_transient() -> None:

@@ -56,6 +56,14 @@ NOT_YAML = {
         "a: 9223372036854775808\n",
         "f.yaml:1: a: 9223372036854775808 is too large; integers reach 9223372036854775807",
     ),
+    "thousands of digits": (
+        "a: " + "1" * 5000,
+        "f.yaml:1: a: 11111111111111111111… is too large; integers reach 9223372036854775807",
+    ),
+    "deep by aliases": (
+        "a: &a " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*a" + "]" * 40,
+        "f.yaml:1: nested more than 50 levels deep; flatten it",
+    ),
     "tab": ("a:\n\tb: 1\n", "f.yaml:2: a tab is used for indentation; use spaces"),
     "empty": ("", "f.yaml: the file is empty; write at least one field"),
     "only comments": ("# a: 1\n\n", "f.yaml: the file is empty; write at least one field"),
