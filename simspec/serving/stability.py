@@ -1,14 +1,15 @@
 """Whether an open-loop run had a steady state at all.
 
-Above capacity no mean exists: the longer the run, the longer the waiting queue. The test looks at
-the second half of the arrivals, where a stable engine has forgotten its empty start. The run is
-unstable when, in that half, (1) the waiting queue never empties and (2) it grows by more than
-both 5 % of the arrivals and three standard deviations of their count. Near capacity a stable
-queue can wander that far, which is as well: its mean would be worth nothing either.
+Above capacity no mean exists: the longer the run, the longer the waiting queue. A run is called
+unstable when, while requests arrive,
 
-In heavy traffic a queue that is exactly at capacity moves like a random walk whose variance is
-that of the arrivals plus that of the services (Kingman 1962); the second is taken to be no
-larger than the first.
+1. the waiting queue never empties in the second half,
+2. it is longer at the end than in the middle,
+3. at the end it holds more than 5 % of the arrivals, and more than three standard deviations of
+   their number: a stable queue seen for so short a time could have grown that far by chance.
+
+A queue at exactly its capacity moves like a random walk whose variance is that of the arrivals
+plus that of the services (Kingman 1962); the second is taken to be no larger than the first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 
 from simspec.serving.records import Fate, FloatArray, IntArray, RunRecords
 
-_GROWTH_SHARE = 0.05
+_SHARE = 0.05
 _NUM_BINS = 20
 
 
@@ -41,49 +42,61 @@ class Stability:
     """Requests by which the waiting queue grows."""
 
 
+_NO_RATE = Stability(True, "", 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
 def assess(records: RunRecords) -> Stability:
     """Return whether the offered load was below capacity.
 
     A closed loop is always stable: it offers only as much as is completed.
     """
     requests, steps = records.requests, records.steps
-    arrivals_s = np.sort(requests.arrival_s)
-    if records.concurrency is not None or arrivals_s.size == 0:
-        return Stability(True, "", *(5 * [0.0]))
+    taken = requests.fate != Fate.REFUSED
+    arrivals_s = np.sort(requests.arrival_s[taken])
+    if records.concurrency is not None or arrivals_s.size < 2:
+        return _NO_RATE
+    start_s = float(arrivals_s[0])
     end_s = records.end_s if records.num_not_arrived else float(arrivals_s[-1])
-    start_s = (float(arrivals_s[0]) + end_s) / 2.0
-    span_s = end_s - start_s
+    middle_s = (start_s + end_s) / 2.0
+    span_s = end_s - middle_s
     if span_s <= 0:
-        return Stability(True, "", *(5 * [0.0]))
-    came = (requests.arrival_s > start_s) & (requests.arrival_s <= end_s)
-    came &= requests.fate != Fate.REFUSED
-    left = (requests.fate == Fate.FINISHED) & (requests.last_token_s > start_s)
+        return _NO_RATE
+    times_s, waiting = _waiting(arrivals_s, np.sort(requests.admission_s[taken]))
+    at_middle, at_end = (
+        int(waiting[np.searchsorted(times_s, time_s, side="right") - 1])
+        for time_s in (middle_s, end_s)
+    )
+    second_half = waiting[(times_s > middle_s) & (times_s <= end_s)]
+    never_empty = at_middle > 0 and bool(np.all(second_half > 0))
+    is_stable = not (never_empty and at_end > max(at_middle, _chance(arrivals_s, start_s, end_s)))
+    came = taken & (requests.arrival_s > middle_s) & (requests.arrival_s <= end_s)
+    left = (requests.fate == Fate.FINISHED) & (requests.last_token_s > middle_s)
     left &= requests.last_token_s <= end_s
-    during = (steps.start_s >= start_s) & (steps.start_s <= end_s)
-    num_came = int(came.sum())
-    waiting = steps.num_waiting[during]
-    growth = _growth(steps.start_s[during] - start_s, waiting, span_s)
-    bins = np.histogram(requests.arrival_s[came], bins=_NUM_BINS, range=(start_s, end_s))[0]
-    deviation = sqrt(max(num_came, _NUM_BINS * float(bins.var())))
-    never_empty = bool(waiting.size) and bool(waiting.min() > 0)
-    is_stable = not (never_empty and growth > max(_GROWTH_SHARE * num_came, 3.0 * deviation))
-    delivered = float(steps.emitted[(steps.end_s > start_s) & (steps.end_s <= end_s)].sum())
+    delivered = float(steps.emitted[(steps.end_s > middle_s) & (steps.end_s <= end_s)].sum())
     numbers = (
-        num_came / span_s,
+        int(came.sum()) / span_s,
         float(left.sum()) / span_s,
         float(requests.output_len[came].sum()) / span_s,
         delivered / span_s,
-        growth / span_s,
+        (at_end - at_middle) / span_s,
     )
-    return Stability(is_stable, "" if is_stable else _sentence(numbers, int(waiting[-1])), *numbers)
+    return Stability(is_stable, "" if is_stable else _sentence(numbers, at_end), *numbers)
 
 
-def _growth(times_s: FloatArray, waiting: IntArray, span_s: float) -> float:
-    # Means over the first and the last tenth, which lie 0.9 spans apart: less noise than ends.
-    first, last = times_s <= 0.1 * span_s, times_s >= 0.9 * span_s
-    if not first.any() or not last.any():
-        return 0.0
-    return float(waiting[last].mean() - waiting[first].mean()) / 0.9
+def _waiting(arrivals_s: FloatArray, admissions_s: FloatArray) -> tuple[FloatArray, IntArray]:
+    # Never-admitted requests have NaN, sorted last: they wait for ever.
+    admissions_s = admissions_s[~np.isnan(admissions_s)]
+    times_s = np.concatenate([arrivals_s, admissions_s])
+    order = np.argsort(times_s, kind="stable")
+    changes = np.repeat([1, -1], [arrivals_s.size, admissions_s.size])
+    return times_s[order], np.cumsum(changes[order])
+
+
+def _chance(arrivals_s: FloatArray, start_s: float, end_s: float) -> float:
+    arrivals_s = arrivals_s[arrivals_s <= end_s]
+    bins = np.histogram(arrivals_s, bins=_NUM_BINS, range=(start_s, end_s))[0]
+    variance = max(arrivals_s.size, _NUM_BINS * float(bins.var()))
+    return max(_SHARE * arrivals_s.size, 3.0 * sqrt(variance))
 
 
 def _sentence(numbers: tuple[float, float, float, float, float], num_waiting: int) -> str:

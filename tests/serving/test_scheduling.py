@@ -24,7 +24,9 @@ def state(*prompts: int, decoding: int = 0, num_blocks: int = 100) -> EngineStat
     for i in range(decoding):
         engine.blocks.allocate(100 + i, 2)
         engine.running.append(
-            SequenceState(100 + i, 16, 50, 0.0, 16, 0.0, context_len=16, capacity_tokens=32, emitted=1)
+            SequenceState(
+                100 + i, 16, 50, 0.0, 16, 0.0, context_len=16, capacity_tokens=32, emitted=1
+            )
         )
     engine.waiting = deque(SequenceState(i, n, 50, 0.0, n, 0.0) for i, n in enumerate(prompts))
     return engine
