@@ -14,9 +14,9 @@ One round drafts m tokens, 1 <= m <= K, and costs
   so verification runs the deep layers only, and their KV is the target's own. No decision lies
   between the two passes: both have the phase ``verify``.
 * The adapter (attention and two norms, no FFN: 4 d^2 weights, 67 M for a 7B model) has its own
-  KV. The last draft of a round is missing there; as in the published code it is made up for by
-  the first adapter call of the next round, which therefore reads two tokens. It is charged to
-  every round; strictly it is due after fully accepted rounds only.
+  KV, in which the last draft of a fully accepted round is missing. The published code makes up
+  for it in the first adapter call of the next round: one more row of a pass that is bound by
+  reading weights, which is not charged here.
 * A batch drafts in lock-step: step j runs for the sequences with m >= j.
 * A prompt chunk in the same engine step passes every layer once: the shallow ones with the
   closing pass, the deep ones with verification, and then the adapter, which needs its KV too.
@@ -163,25 +163,12 @@ class Kangaroo:
 
     def _passes(self, chain: ChainRound, prefill: Rows | None) -> Iterator[tuple[Quantity, Pass]]:
         exit_layer, num_layers = self.exit_layer, len(self.target.blocks)
-        for step, alternatives in enumerate(chain.draft_steps, start=1):
+        for alternatives in chain.draft_steps:
             for weight, rows in alternatives:
                 yield weight, Pass("target", 0, exit_layer, "draft", (without_logits(rows),), True)
-                adapter_rows = _with_previous_token(rows) if step == 1 else rows
-                yield weight, Pass("adapter", 0, 1, "draft", (adapter_rows,))
+                yield weight, Pass("adapter", 0, 1, "draft", (rows,))
         riding = () if prefill is None else (prefill,)
         closing = tuple(without_logits(rows) for rows in (chain.closing, *riding))
         yield 1.0, Pass("target", 0, exit_layer, "verify", closing, True)
         for weight, rows in chain.verification:
             yield weight, Pass("target", exit_layer, num_layers, "verify", (rows, *riding))
-
-
-def _with_previous_token(rows: Rows) -> Rows:
-    """Return rows of one token each as two: the token the adapter's KV still lacks comes along."""
-    return Rows(
-        rows.kind,
-        rows.num_sequences,
-        2 * rows.num_sequences,
-        rows.kv_tokens,
-        2 * rows.kv_tokens - rows.num_sequences,
-        rows.logit_rows,
-    )
