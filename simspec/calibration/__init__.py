@@ -1,0 +1,1 @@
+"""Fit coefficients to measurements, with their uncertainty, and judge them on others."""

@@ -80,7 +80,12 @@ def load_hardware(name_or_path: str) -> Hardware:
         There is no such profile (the message says where it was looked for and offers the
         nearest name), or the file is wrong (it says line and field).
     """
-    return to_hardware(_validated(name_or_path, _HARDWARE, HardwareConfig))
+    return to_hardware(load_hardware_config(name_or_path))
+
+
+def load_hardware_config(name_or_path: str) -> HardwareConfig:
+    """Return a hardware profile as its YAML says it, with the evidence behind each fit."""
+    return _validated(name_or_path, _HARDWARE, HardwareConfig)
 
 
 def load_engine(name_or_path: str) -> EngineProfile:

@@ -121,6 +121,8 @@ class MemoryGroup(SourcedGroup):
     """Nominal, of the data sheet."""
     nominal_gb: Annotated[float, Field(ge=0.5, le=10_000.0)] | None = None
     """The size in the product's name, for people."""
+    l2_mb: Annotated[float, Field(ge=0.1, le=10_000.0)] | None = None
+    """Last-level cache, in 10**6 bytes; only calibration asks, to leave out cached rows."""
 
 
 class ComputeGroup(SourcedGroup):

@@ -1,0 +1,241 @@
+"""Fit a device's roofline coefficients to measured kernels.
+
+For each kind of kernel and data type the form of :class:`simspec.hardware.profile.KernelFit`,
+``smooth_max(flop / (peak e_f), bytes / (bandwidth e_b); s) + overhead``, and for all-reduce the
+faster of a one-shot and a ring, is fitted to one half of the shapes and judged on the other
+(:mod:`simspec.calibration.robust`); which rows take part is decided in
+:mod:`simspec.calibration.kernel_tables`. Decode attention is fitted with the plain maximum and
+the prefill kernel's FLOP efficiency: its time does not change with the number of query heads
+that share a KV head (8 to 64 of them within 1 % on an H100), so the rows say nothing about
+FLOP, and a smooth maximum would charge a verify pass for query tokens that cost nothing.
+
+``python -m simspec.calibration.kernels TABLES PROFILE`` prints the YAML to paste into a profile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from simspec.calibration import kernel_tables as tables
+from simspec.calibration.collectives import fit_all_reduce
+from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors, yaml_table
+from simspec.calibration.robust import (
+    Array,
+    Coefficient,
+    Mask,
+    fit,
+    halves,
+    held_out,
+)
+from simspec.core.errors import CalibrationError, SimspecError
+from simspec.core.units import from_us
+from simspec.cost.roofline import smooth_max
+from simspec.hardware.load import load_hardware_config
+from simspec.hardware.schema import HardwareConfig, to_hardware
+
+_EFFICIENCY = (0.01, 1.0)
+_FLOP_EFFICIENCY = Coefficient("flop_efficiency", *_EFFICIENCY, start=0.7)
+_BANDWIDTH_EFFICIENCY = Coefficient("bandwidth_efficiency", *_EFFICIENCY, start=0.8)
+# No kernel of a captured graph is over sooner than about a microsecond after its predecessor.
+_OVERHEAD = Coefficient("overhead_us", 1.0, 1000.0, start=5.0)
+_SHARPNESS = Coefficient("sharpness", 1.0, 50.0, start=3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFit:
+    """All fits of one device; kernels by data type, all-reduce by algorithm."""
+
+    device: str
+    engine: str
+    gemm: Mapping[str, Fitted]
+    decode_attention: Mapping[str, Fitted]
+    prefill_attention: Mapping[str, Fitted]
+    all_reduce: Mapping[str, Fitted]
+
+    def yaml(self) -> str:
+        """Return the fragments ``kernels`` and ``link`` of the device's profile."""
+        lines = ["kernels:"]
+        for kind in ("gemm", "decode_attention", "prefill_attention"):
+            lines += yaml_table(kind, getattr(self, kind), indent=2)
+        if self.all_reduce:
+            lines += ["link:", *yaml_table("all_reduce", self.all_reduce, indent=2)]
+        return "\n".join(lines) + "\n"
+
+
+def fit_device(folder: Path, engine: str, *, profile: str | None = None) -> DeviceFit:
+    """Fit every kind of kernel a folder of tables has for an engine.
+
+    Parameters
+    ----------
+    folder : Path
+        Tables ``KIND.ENGINE.parquet``.
+    engine : str
+        ``"vllm"`` or ``"trtllm"``: whose kernels. All-reduce falls back to the other engine's
+        table where the first has none.
+    profile : str, optional
+        Hardware profile with the device's peaks, bandwidth and cache; its efficiencies are not
+        read. Default: the profile named like the folder.
+
+    Raises
+    ------
+    CalibrationError
+        A table is missing or holds too few rows.
+    ProfileError
+        The profile is missing or wrong.
+    """
+    config = load_hardware_config(profile or folder.name)
+    hardware = to_hardware(config)
+    bandwidth = hardware.memory_bandwidth_bytes_per_s
+    peaks = hardware.peak_flop_per_s
+    l2_bytes = _l2_bytes(config)
+
+    table = tables.read_table(folder, "gemm", engine)
+    gemm = {
+        dtype: fit_kernel(
+            tables.gemm_rows(table, dtype, l2_bytes=l2_bytes),
+            peaks[dtype],
+            bandwidth,
+            what=f"{config.name} {dtype} GEMM",
+        )
+        for dtype in tables.gemm_dtypes(table)
+        if dtype in peaks
+    }
+    table = tables.read_table(folder, "prefill_attention", engine)
+    prefill = {
+        dtype: fit_kernel(
+            tables.prefill_rows(table, dtype),
+            peaks["bf16"],
+            bandwidth,
+            what=f"{config.name} {dtype} prefill attention",
+        )
+        for dtype in tables.kv_dtypes(table)
+    }
+    table = tables.read_table(folder, "decode_attention", engine)
+    decode = {
+        dtype: fit_kernel(
+            tables.decode_rows(table, dtype, l2_bytes=l2_bytes, bandwidth_bytes_per_s=bandwidth),
+            peaks["bf16"],
+            bandwidth,
+            flop_efficiency=prefill[dtype].values["flop_efficiency"],
+            what=f"{config.name} {dtype} decode attention",
+        )
+        for dtype in tables.kv_dtypes(table)
+        if dtype in prefill
+    }
+    rows = tables.all_reduce_rows(tables.read_all_reduce_table(folder, engine))
+    all_reduce = fit_all_reduce(
+        rows, has_switch=_has_switch(config), what=f"{config.name} all-reduce"
+    )
+    return DeviceFit(config.name, engine, gemm, decode, prefill, all_reduce)
+
+
+def _l2_bytes(config: HardwareConfig) -> float:
+    if config.memory.l2_mb is None:
+        raise CalibrationError(
+            f"{config.name}: memory.l2_mb is missing; add the size of the last-level cache, "
+            "without which cached rows cannot be told from others"
+        )
+    return config.memory.l2_mb * 1e6
+
+
+def _has_switch(config: HardwareConfig) -> bool:
+    return config.link is not None and "NVLink" in config.link.name
+
+
+def fit_kernel(
+    rows: tables.KernelRows,
+    peak_flop_per_s: float,
+    bandwidth_bytes_per_s: float,
+    *,
+    what: str,
+    flop_efficiency: float | None = None,
+) -> Fitted:
+    """Fit a kernel to one half of its groups of rows and judge it on the other.
+
+    Parameters
+    ----------
+    rows : KernelRows
+        Measurements; resident rows are left out of both halves.
+    peak_flop_per_s, bandwidth_bytes_per_s : float
+        What an efficiency of 1 means.
+    what : str
+        For messages.
+    flop_efficiency : float, optional
+        Held at this value, with the plain maximum; only bandwidth and overhead are fitted.
+
+    Raises
+    ------
+    CalibrationError
+        Too few rows, or no convergence.
+    """
+    keep = ~rows.is_resident
+    compute_s = rows.flop[keep] / peak_flop_per_s
+    memory_s = rows.num_bytes[keep] / bandwidth_bytes_per_s
+    measured_s = rows.measured_s[keep]
+    groups = [group for group, kept in zip(rows.groups, keep, strict=True) if kept]
+    is_fitted = halves(groups)
+
+    if flop_efficiency is None:
+        coefficients = [_FLOP_EFFICIENCY, _BANDWIDTH_EFFICIENCY, _OVERHEAD, _SHARPNESS]
+    else:
+        coefficients = [_BANDWIDTH_EFFICIENCY, _OVERHEAD]
+
+    def predict(values: Array, chosen: Mask) -> Array:
+        if flop_efficiency is None:
+            e_f, e_b, overhead_us, sharpness = values
+        else:
+            (e_b, overhead_us), e_f, sharpness = values, flop_efficiency, np.inf
+        roof = smooth_max(compute_s[chosen] / e_f, memory_s[chosen] / e_b, float(sharpness))
+        return np.asarray(roof + from_us(float(overhead_us)), dtype=np.float64)
+
+    estimate = fit(
+        lambda values: predict(values, is_fitted),
+        coefficients,
+        measured_s[is_fitted],
+        groups=[group for group, chosen in zip(groups, is_fitted, strict=True) if chosen],
+        loss_scale=LOSS_SCALE,
+        what=what,
+    )
+    names = [coefficient.name for coefficient in coefficients]
+    values = dict(zip(names, map(float, estimate.values), strict=True))
+    if flop_efficiency is not None:
+        values = {"flop_efficiency": flop_efficiency, **values}
+    return Fitted(
+        values=values,
+        standard_error=finite_errors(names, estimate.standard_error),
+        rows=int(is_fitted.sum()),
+        judged=held_out(predict(estimate.values, ~is_fitted), measured_s[~is_fitted]),
+        num_resident=int(rows.is_resident.sum()),
+    )
+
+
+def main(arguments: Sequence[str]) -> str:
+    """Return the YAML for ``TABLES PROFILE [ENGINE]``; ``TABLES`` may be the parent folder.
+
+    Raises
+    ------
+    CalibrationError
+        The arguments or the tables do not fit.
+    """
+    if len(arguments) not in {2, 3}:
+        raise CalibrationError(
+            "usage: python -m simspec.calibration.kernels TABLES PROFILE [vllm | trtllm]"
+        )
+    folder, profile = Path(arguments[0]), arguments[1]
+    engine = arguments[2] if len(arguments) == 3 else "vllm"
+    if not list(folder.glob("*.parquet")):
+        folder = folder / profile
+    return fit_device(folder, engine, profile=profile).yaml()
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(main(sys.argv[1:]))
+    except SimspecError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
