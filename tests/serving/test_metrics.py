@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,3 +192,13 @@ def test_every_metric_says_its_unit_and_meaning():
 def test_phases_cover_what_passes_may_be():
     """The columns of ``phase_s`` are the phases of the cost model's passes."""
     assert PHASES == ("prefill", "decode", "draft", "verify", "catch_up")
+
+
+def test_every_metric_is_on_its_page():
+    """``docs/reference/metrics.md`` has a row for each key, with its unit."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for name, entry in METRICS.items():
+        row = [line for line in rows if f"`{name}`" in line.split("|")[1]]
+        assert len(row) == 1, name
+        assert row[0].split("|")[2].strip() == entry.unit, name

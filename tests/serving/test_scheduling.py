@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
+from pathlib import Path
+
+import pytest
 
 from simspec.memory.blocks import BlockPool
 from simspec.serving.plan import EngineState, SequenceState, StepPlan
@@ -122,3 +126,13 @@ def test_static_prefills_the_whole_batch_before_decoding():
     )
     assert run.steps.prefill_tokens.tolist() == [12, 8, 0, 0]
     assert run.steps.num_decoding.tolist() == [0, 0, 2, 2]
+
+
+def test_the_policy_of_the_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The example of ``docs/extending/policy.md`` admits the shortest prompt first."""
+    page = (Path(__file__).parents[2] / "docs" / "extending" / "policy.md").read_text()
+    (tmp_path / "shortest_prompt.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    config = importlib.import_module("shortest_prompt").Config()
+    policy = config.build(limits(max_num_seqs=2), 1, Recompute())
+    assert contents(policy.schedule(state(40, 20, 30))) == ([], [(1, 20), (2, 30)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+
 from simspec.serving.records import Fate
 from simspec.serving.simulate import simulate
 from simspec.serving.window import measured_window
