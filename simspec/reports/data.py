@@ -7,6 +7,7 @@ particular axes except that an autoregressive row is the baseline of the points 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,11 @@ class Axis:
     field: str
     given_label: str | None
     values: tuple[Value, ...]
+    _positions: dict[object, int] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        positions = {_canonical(value): i for i, value in enumerate(self.values)}
+        object.__setattr__(self, "_positions", positions)
 
     @property
     def label(self) -> str:
@@ -60,11 +66,7 @@ class Axis:
 
     def index(self, value: Value) -> int | None:
         """Return the position of a value, None if it is not on the axis."""
-        wanted = _canonical(value)
-        for position, known in enumerate(self.values):
-            if _canonical(known) == wanted:
-                return position
-        return None
+        return self._positions.get(_canonical(value))
 
     def says(self, value: Value) -> str:
         """Return ``"K = 3"``, or ``"load: busy"`` for names."""
@@ -108,8 +110,13 @@ class Point:
         return _axis_cell(self.row, axis.field)
 
     def number(self, key: str) -> float | None:
-        """Return a finite number, or None; points without results have none."""
-        return finite(self.row.get(key)) if self.is_ok else None
+        """Return a finite number, or None; points without results have none.
+
+        Nor has a baseline a speedup: its ratio to itself says nothing.
+        """
+        if not self.is_ok or (self.is_baseline and key.endswith("speedup")):
+            return None
+        return finite(self.row.get(key))
 
     def interval(self, key: str) -> tuple[float, float] | None:
         """Return the 95 % interval, or None."""
@@ -136,6 +143,10 @@ class SweepData:
     baselines: tuple[Point, ...]
     """The autoregressive ones among the points."""
     curves: tuple[Mapping[str, object], ...]
+    _found: dict[object, Point | None] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Baselines already looked up, by conditions."""
 
     @property
     def name(self) -> str:
@@ -169,22 +180,26 @@ class SweepData:
 
         A baseline has no value on the axes of the method; where it has one, it must agree.
         """
-        wanted = point.row.get("baseline_id")
-        for candidate in self.baselines:
-            if wanted is not None and candidate.row.get("point_id") == wanted:
-                return candidate
-            if wanted is None and self._agrees(candidate, point):
-                return candidate
-        return None
+        stated = point.row.get("baseline_id")
+        conditions = tuple(_canonical(point.axis_value(axis)) for axis in self.condition_axes)
+        key = conditions if stated is None else stated
+        if key not in self._found:
+            self._found[key] = next(
+                (b for b in self.baselines if self._is_baseline(b, stated, conditions)), None
+            )
+        return self._found[key]
 
-    def _agrees(self, baseline: Point, point: Point) -> bool:
-        for axis in self.axes:
-            if axis.field.startswith("method."):
-                continue
-            value = baseline.axis_value(axis)
-            if value is not None and _canonical(value) != _canonical(point.axis_value(axis)):
-                return False
-        return True
+    @property
+    def condition_axes(self) -> tuple[Axis, ...]:
+        """Axes that are not the method's: what a point and its baseline share."""
+        return tuple(axis for axis in self.axes if not axis.field.startswith("method."))
+
+    def _is_baseline(self, candidate: Point, stated: object, conditions: Sequence[object]) -> bool:
+        if stated is not None:
+            return candidate.row.get("point_id") == stated
+        values = (candidate.axis_value(axis) for axis in self.condition_axes)
+        pairs = zip(values, conditions, strict=True)
+        return all(value is None or _canonical(value) == wanted for value, wanted in pairs)
 
 
 def finite(value: object) -> float | None:
@@ -200,9 +215,19 @@ def text_of(manifest: Mapping[str, object], *keys: str) -> str:
         value = manifest.get(key)
         if isinstance(value, Mapping):
             value = value.get("name")
-        if value not in (None, ""):
+        if isinstance(value, str | int | float) and value != "":
             return str(value)
     return ""
+
+
+def sentences_of(manifest: Mapping[str, object], key: str) -> list[str]:
+    """Return what the manifest says under a key as sentences: text, a list or a mapping."""
+    value = manifest.get(key)
+    if isinstance(value, Mapping):
+        return [f"{name}: {text}" for name, text in value.items()]
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    return [str(value)] if value else []
 
 
 def read_sweep(result_dir: Path) -> SweepData:
@@ -283,7 +308,29 @@ def _axes(manifest: Mapping[str, object], rows: Sequence[Mapping[str, object]]) 
         seen = [_axis_cell(row, field) for row in rows]
         label = entry.get("label")
         axes.append(Axis(field, str(label) if label else None, _ordered(known, seen)))
-    return tuple(axes)
+    return _zipped(axes, rows)
+
+
+def _zipped(axes: Sequence[Axis], rows: Sequence[Mapping[str, object]]) -> tuple[Axis, ...]:
+    """Join axes that change together, value for value, into one."""
+    joined: list[Axis] = []
+    for axis in axes:
+        partner = next((i for i, a in enumerate(joined) if _move_together(a, axis, rows)), None)
+        if partner is None:
+            joined.append(axis)
+            continue
+        first = joined[partner]
+        field = f"{first.field}+{axis.field}"
+        values = _ordered([], [_axis_cell(row, field) for row in rows])
+        joined[partner] = Axis(field, None, values)
+    return tuple(joined)
+
+
+def _move_together(a: Axis, b: Axis, rows: Sequence[Mapping[str, object]]) -> bool:
+    if len(a.values) != len(b.values) or len(a.values) < 2:
+        return False
+    pairs = {(_axis_cell(row, a.field), _axis_cell(row, b.field)) for row in rows}
+    return len(pairs) == len(a.values)
 
 
 def _list(value: object) -> list[Any]:
@@ -309,6 +356,8 @@ def _axis_cell(row: Mapping[str, object], field: str) -> Value:
 
 
 def _parts(field: str, row: Mapping[str, object]) -> list[str]:
+    if "+" not in field:
+        return [field]
     parts = field.split("+")
     return [field] if field in row or any(part not in row for part in parts) else parts
 

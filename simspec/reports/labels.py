@@ -83,6 +83,7 @@ METRICS: dict[str, Metric] = {
     metric.key: metric
     for metric in (
         Metric("speedup", "Speedup over autoregression", "×", "ratio", 1),
+        Metric("e2e_speedup", "End-to-end speedup", "×", "ratio", 1),
         *_latencies(),
         Metric("throughput_tokens_per_s", "Throughput", "tokens/s", "significant", 1),
         Metric("requests_per_s", "Requests finished", "requests/s", "significant", 1),
@@ -162,6 +163,8 @@ def axis_label(field: str, given: str | None = None) -> str:
     """Return the name of an axis: the project's own, the manifest's, or made from the field."""
     if field in _AXES:
         return _AXES[field][0]
+    if "+" in field:
+        return " · ".join(axis_label(part) for part in field.split("+"))
     if given and given != field:
         return given
     return field.rpartition(".")[2].replace("_", " ").capitalize() or field
@@ -250,7 +253,7 @@ def plain(text: str, *, width: int = 10_000, line: int = 0) -> str:
     """
     short = shorten(visible(text), width)
     lines = textwrap.wrap(short, line, break_long_words=True) if line else [short]
-    return "<br>".join(_escape(part) for part in lines or [""])
+    return "<br>".join(_escape(part.strip()) for part in lines or [""])
 
 
 def _escape(text: str) -> str:

@@ -85,7 +85,10 @@ def payload(selectors: Sequence[Selector], figures: Sequence[FigureSpec]) -> str
 
 
 def _figure(spec: FigureSpec) -> Json:
-    layers = [{"uses": list(layer.uses), "views": layer.views} for layer in spec.layers]
+    layers = [
+        {"uses": list(layer.uses), "paths": list(layer.paths), "views": layer.views}
+        for layer in spec.layers
+    ]
     return {"base": spec.base, "layers": layers, "picks": spec.picks}
 
 

@@ -42,10 +42,22 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Patches that depend on the selectors ``uses``; ``views`` is keyed by :func:`view_key`."""
+    """Patches that depend on the selectors ``uses``; ``views`` is keyed by :func:`view_key`.
+
+    With ``paths`` (``"data.0.x"``) a view is the list of their values: the same patch without
+    its key names, which would otherwise fill most of a page.
+    """
 
     uses: tuple[str, ...]
-    views: dict[str, Json]
+    views: Mapping[str, Json | list[object]]
+    paths: tuple[str, ...] = ()
+
+    def patch(self, key: str) -> Json | None:
+        """Return the patch of one view, None if there is none."""
+        view = self.views.get(key)
+        if isinstance(view, list):
+            return nested(self.paths, view)
+        return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ class FigureSpec:
         figure.setdefault("caption", "")
         figure["empty"] = False
         for layer in self.layers:
-            patch = layer.views.get(view_key([selection[name] for name in layer.uses]))
+            patch = layer.patch(view_key([selection[name] for name in layer.uses]))
             if patch is None:
                 figure["empty"] = True
             else:
@@ -89,6 +101,20 @@ class FigureSpec:
 def view_key(indices: Iterable[int]) -> str:
     """Return the key of one combination of option indices."""
     return ",".join(str(index) for index in indices)
+
+
+def nested(paths: Sequence[str], values: Sequence[object]) -> Json:
+    """Return the nested object in which each dotted path holds its value."""
+    patch: Json = {}
+    for path, value in zip(paths, values, strict=True):
+        *parents, last = path.split(".")
+        place = patch
+        for name in parents:
+            inner = place.setdefault(name, {})
+            assert isinstance(inner, dict), f"{path} runs through a value"
+            place = inner
+        place[last] = value
+    return patch
 
 
 def merge(base: object, patch: object) -> object:
@@ -113,12 +139,12 @@ def compact(value: float | int | None) -> float | int | None:
 
     Five digits are more than any interval here resolves and halve the page.
     """
-    if value is None or not math.isfinite(value):
-        return None
-    if value == 0 or isinstance(value, int):
+    if value is None or isinstance(value, int):
         return value
     rounded = float(f"{value:.{SIGNIFICANT_DIGITS}g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    if not math.isfinite(rounded):
+        return None
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
 def compact_all(values: Sequence[float | int | None]) -> list[float | int | None]:

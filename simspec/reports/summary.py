@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from simspec.reports.data import Point, SweepData, read_sweep
+from simspec.reports.data import Point, SweepData, read_sweep, sentences_of
 from simspec.reports.findings import findings
 from simspec.reports.labels import Metric, metric, shorten, visible
 from simspec.reports.view import SweepView, sweep_view
@@ -47,9 +47,12 @@ def summary(data: SweepData) -> str:
     blocks = [f"# {shorten(visible(data.name), WIDTH - 2)}"]
     if not data.is_calibrated:
         blocks.append(_wrapped("Uncalibrated hardware profile: trust ratios before milliseconds."))
-    acceptance = data.manifest.get("acceptance")
-    if acceptance:
-        blocks.append(_wrapped(f"Acceptance assumed: {visible(str(acceptance))}"))
+    acceptance = [visible(text) for text in sentences_of(data.manifest, "acceptance")]
+    if len(acceptance) == 1:
+        blocks.append(_wrapped(f"Acceptance assumed: {acceptance[0]}"))
+    elif acceptance:
+        lines = [_wrapped(f"- {text}", hanging="  ") for text in acceptance]
+        blocks.append("\n".join(["Acceptance assumed:", *lines]))
     blocks.append(load_table(view))
     lines = [_wrapped(f"- {f.headline}. {f.text}", hanging="  ") for f in findings(view)]
     blocks.append("\n".join(lines))

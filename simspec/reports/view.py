@@ -7,13 +7,14 @@ selector. All figures share one selection, so choosing E = 4 in one of them choo
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from simspec.reports.data import METHOD, NAME_WIDTH, Axis, Point, SweepData
 from simspec.reports.labels import Metric, method_title, metric, shorten, value_text
-from simspec.reports.spec import Selector
+from simspec.reports.spec import Selector, view_key
 
 DRAFT_LENGTH = "method.num_speculative_tokens"
 THRESHOLD = "method.confidence_threshold"
@@ -26,6 +27,7 @@ PER = "per"
 
 DEFAULT_METRICS = (
     "speedup",
+    "e2e_speedup",
     "tpot_ms",
     "ttft_ms",
     "throughput_tokens_per_s",
@@ -72,6 +74,10 @@ class SweepView:
     metrics: tuple[Metric, ...]
     """Columns with a finite value somewhere; the first one ranks the points."""
     by_coordinates: Mapping[tuple[int | None, ...], Point]
+    by_load: Mapping[int | None, Sequence[Point]]
+    """Shown points by index on the load axis; under 0 when there is none."""
+    lean: bool = False
+    """Leave out what a page with thousands of points has no room for."""
 
     @property
     def primary(self) -> Metric:
@@ -86,6 +92,25 @@ class SweepView:
     def coordinates(self, point: Point) -> tuple[int | None, ...]:
         """Return the point's index on each varied axis."""
         return tuple(axis.index(point.axis_value(axis)) for axis in self.varied)
+
+    @property
+    def conditions(self) -> tuple[Axis, ...]:
+        """Varied axes that are not the method's."""
+        return tuple(axis for axis in self.varied if not axis.field.startswith("method."))
+
+    def best_by_condition(self) -> dict[str, tuple[dict[str, int], Point]]:
+        """Return, by view key, each combination of conditions and the best point under it."""
+        axes = self.conditions
+        groups: dict[tuple[int | None, ...], list[Point]] = {}
+        for point in self.shown:
+            key = tuple(axis.index(point.axis_value(axis)) for axis in axes)
+            groups.setdefault(key, []).append(point)
+        found = {}
+        for chosen in combinations(axes):
+            best = self.best(groups.get(tuple(chosen.values()), ()))
+            if best is not None:
+                found[view_key(chosen.values())] = (chosen, best)
+        return found
 
     def at(self, indices: Mapping[str, int]) -> Point | None:
         """Return the point at one index per varied axis, by field; None if there is none."""
@@ -113,10 +138,7 @@ class SweepView:
 
     def at_load(self, position: int) -> list[Point]:
         """Return the shown points at one load; all of them when the sweep has no load axis."""
-        if self.roles.load is None:
-            return list(self.shown)
-        axis = self.roles.load
-        return [p for p in self.shown if axis.index(p.axis_value(axis)) == position]
+        return list(self.by_load.get(position, ()))
 
     def load_text(self, position: int) -> str:
         """Return the name of a load."""
@@ -131,9 +153,14 @@ def sweep_view(data: SweepData) -> SweepView:
     data = _with_ordered_load(data)
     roles = _roles(data.axes)
     metrics = _metrics(data, shown)
-    view = SweepView(data, roles, shown, metrics, {})
-    indexed = {view.coordinates(point): point for point in shown}
-    return SweepView(data, roles, shown, metrics, indexed)
+    view = SweepView(data, roles, shown, metrics, {}, {})
+    by_coordinates = {view.coordinates(point): point for point in shown}
+    by_load: dict[int | None, list[Point]] = {}
+    for point in shown:
+        load = roles.load
+        position = load.index(point.axis_value(load)) if load is not None else 0
+        by_load.setdefault(position, []).append(point)
+    return dataclasses.replace(view, by_coordinates=by_coordinates, by_load=by_load)
 
 
 def axis_selectors(view: SweepView, best: Point | None) -> list[Selector]:
@@ -215,7 +242,7 @@ def _with_ordered_load(data: SweepData) -> SweepData:
         ordered = tuple(axis.values[position] for _, position in pairs)
     replaced = Axis(axis.field, axis.given_label, ordered)
     axes = tuple(replaced if known is axis else known for known in data.axes)
-    return SweepData(data.directory, data.manifest, axes, data.points, data.baselines, data.curves)
+    return dataclasses.replace(data, axes=axes)
 
 
 def _mean_batch(data: SweepData, axis: Axis, value: object) -> float | None:

@@ -242,3 +242,55 @@ def _write(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def _identity(axes: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(repr(sorted(axes.items())).encode()):08x}"
+
+
+HOSTILE_NAMES = (
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(2)>",
+    "🚀 %{z} @ink &lt;b&gt;",
+    "שלום \u202eעולם",
+    "x" * 300,
+    "@high",
+    "=cmd()|\"'`{{ 7*7 }}",
+)
+"""Names that would break a page that does not escape them."""
+
+
+def write_hostile_results(directory: Path) -> Path:
+    """Write a sweep in which every name a user can choose is hostile."""
+    loads = ("<i>idle</i>", '"><svg onload=alert(3)>')
+    rows = []
+    for hardware, load in itertools.product(HOSTILE_NAMES, loads):
+        axes = {"hardware": hardware, "load": load}
+        rows.append(fake_row({"method.name": "autoregressive", **axes}, 4))
+        for exit_layer in (2, 4):
+            found = fake_row(
+                {
+                    "method.name": "kangaroo",
+                    "method.exit_layer": exit_layer,
+                    "method.num_speculative_tokens": 3,
+                    **axes,
+                },
+                4,
+            )
+            found.pop("method.num_speculative_tokens")
+            rows.append(found)
+    rows[-1] = failed_row(
+        {"method.name": "kangaroo", "method.exit_layer": 4, **axes},
+        "does_not_fit",
+        "needs 90 GB <script>alert(4)</script> " + "y" * 400,
+    )
+    manifest = fake_manifest(
+        name='<script>alert("name")</script> ☃ ' + "long " * 40,
+        description="</title><script>alert(5)</script>",
+        command='simspec sweep "<b>.yaml" && echo',
+        acceptance="</script><script>alert(6)</script>",
+        assumptions=["<b>bold</b>"],
+        inputs={"<img src=x onerror=alert(7)>": {"sha256": "00"}},
+        axes=[
+            {"field": "hardware", "label": "<b>HW</b>", "values": list(HOSTILE_NAMES)},
+            {"field": "load", "label": "Load", "values": list(loads)},
+            {"field": "method.exit_layer", "label": "E", "values": [2, 4]},
+        ],
+    )
+    return write_fake_results(directory, manifest=manifest, points=rows, with_curves=False)

@@ -34,12 +34,26 @@
     return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, paint(v, colours)]));
   }
 
+  /* A list of values belongs to the layer's paths; see Layer in simspec/reports/spec.py. */
+  function expand(paths, view) {
+    if (!Array.isArray(view)) return view;
+    const patch = {};
+    paths.forEach((path, i) => {
+      const names = path.split(".");
+      const last = names.pop();
+      let place = patch;
+      for (const name of names) place = place[name] ??= {};
+      place[last] = view[i];
+    });
+    return patch;
+  }
+
   function resolve(spec) {
     let figure = { ...spec.base, caption: "" };
     for (const layer of spec.layers) {
-      const patch = layer.views[layer.uses.map((id) => state[id]).join(",")];
-      if (patch === undefined) return null;
-      figure = merge(figure, patch);
+      const view = layer.views[layer.uses.map((id) => state[id]).join(",")];
+      if (view === undefined) return null;
+      figure = merge(figure, expand(layer.paths, view));
     }
     return figure;
   }
@@ -80,6 +94,13 @@
     });
   }
 
+  /* Hover text of each cell: the names of its row and column, then its own words. */
+  function cellNames(trace) {
+    return trace.z.map((row, j) =>
+      row.map((_, i) => [trace.meta.y[j], trace.meta.x[i], trace.text?.[j][i]].filter(Boolean).join("<br>")),
+    );
+  }
+
   /* Cell values as a text trace, black or white by contrast with the cell. */
   function cellTexts(trace, size) {
     const texts = { x: [], y: [], text: [], colours: [] };
@@ -110,6 +131,7 @@
     let data = figure.data.slice();
     for (const trace of figure.data) {
       if (trace.type !== "heatmap") continue;
+      trace.text = cellNames(trace);
       const cell = (width - 150) / trace.x.length;
       if (cell > 26) data.push(cellTexts(trace, cell > 60 ? 14 : 12));
     }
@@ -201,8 +223,10 @@
 
   function cellValue(row, index) {
     const cell = row.cells[index];
-    if (!("v" in cell.dataset)) return cell.textContent;
-    return cell.dataset.v === "" ? "" : Number(cell.dataset.v);
+    const text = cell.firstChild?.textContent ?? "";
+    if (cell.classList.contains("t")) return text;
+    const number = Number.parseFloat(text.replaceAll(",", ""));
+    return Number.isNaN(number) ? "" : number;
   }
 
   /* Numbers before text, empty cells last in either direction. */

@@ -9,7 +9,7 @@ from simspec.reports.data import METHOD, Axis, Point
 from simspec.reports.labels import Metric, method_title, shorten, value_text, visible
 from simspec.reports.view import SweepView
 
-MAX_ROWS = 1500
+MAX_ROWS = 1000
 COLUMNS = (
     "speedup",
     "tpot_ms",
@@ -41,11 +41,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text, a second line, and the number to sort by; ``sort`` is None for text."""
+    """Text and a second line; numbers stand to the right and sort as numbers."""
 
     text: str
     small: str = ""
-    sort: float | int | str | None = None
+    is_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +114,25 @@ def _row(
     *,
     has_method: bool,
 ) -> Row:
-    cells = [Cell(shorten(method_title(point.method), 80))] if has_method else []
+    cells = []
+    if has_method:
+        cells.append(Cell(shorten(method_title(point.method), 80), is_text=True))
     cells += [_axis_cell(point, axis) for axis in axes]
     cells += [_metric_cell(point, shown) for shown in metrics]
     status = visible(point.status.replace("_", " "))
-    cells.append(Cell(status, shorten(visible(point.reason), 90) if not point.is_ok else ""))
+    reason = shorten(visible(point.reason), 90) if not point.is_ok else ""
+    cells.append(Cell(status, reason, is_text=True))
     mark = "failed" if not point.is_ok else "baseline" if point.is_baseline else ""
     return Row(cells, "best" if point is best else mark)
 
 
 def _axis_cell(point: Point, axis: Axis) -> Cell:
     value = point.axis_value(axis)
-    if value is None:
-        return Cell("–", sort="" if axis.is_numeric else None)
-    number = value if isinstance(value, int | float) and axis.is_numeric else None
-    return Cell(shorten(value_text(value), 80), sort=number)
+    return Cell(shorten(value_text(value), 80), is_text=not axis.is_numeric)
 
 
 def _metric_cell(point: Point, shown: Metric) -> Cell:
     value = point.number(shown.key)
-    if value is None:
-        return Cell("–", sort="")
     interval = point.interval(shown.key) if shown.key in _WITH_INTERVAL else None
     small = "–".join(shown.text(b, unit=False) for b in interval) if interval else ""
-    return Cell(shown.text(value, unit=shown.number == "ratio"), small, float(f"{value:.5g}"))
+    return Cell(shown.text(value, unit=shown.number == "ratio"), small)

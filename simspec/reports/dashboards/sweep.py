@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simspec.reports.dashboards._table import Table, points_table
-from simspec.reports.data import SweepData, read_sweep, text_of
+from simspec.reports.data import SweepData, read_sweep, sentences_of, text_of
 from simspec.reports.figures import (
     latency_cdf,
     round_time,
@@ -120,8 +120,9 @@ def sweep_page(data: SweepData) -> Page:
         "contents": sections,
         "tiles": list(_tiles(view, found)),
         "findings": found,
-        "acceptance": visible(text_of(data.manifest, "acceptance")),
+        "acceptance": [visible(text) for text in sentences_of(data.manifest, "acceptance")],
         "assumptions": [visible(text) for text in _assumptions(data, left_out)],
+        "sources": _sources(data.manifest),
         "cards": cards,
         "table": table,
         "command": _command(data.manifest),
@@ -147,24 +148,33 @@ def _figures(view: SweepView) -> list[FigureSpec]:
 def _within_budget(
     view: SweepView,
 ) -> tuple[SweepView, list[Selector], list[FigureSpec], str]:
-    """Return the figures, with fewer metrics in the heat map if they would make the page heavy."""
+    """Return the figures, with fewer metrics and details if they would make the page heavy."""
     metrics = view.metrics
-    core = tuple(m for m in metrics if m.key in DEFAULT_METRICS)
-    for kept in (metrics, core, core[:12], core[:6], core[:3], core[:1]):
-        if not kept:
-            continue
-        view = replace(view, metrics=kept)
+    core = tuple(m for m in metrics if m.key in DEFAULT_METRICS) or metrics
+    levels = [
+        (metrics, False),
+        (core, False),
+        (core[:10], True),
+        (core[:4], True),
+        (core[:1], True),
+    ]
+    # A point takes some 1,000 bytes on a full page, 40 per metric on a lean one.
+    likely = 0 if len(view.shown) < 1_000 else 2 if len(view.shown) < 5_000 else 3
+    for kept, lean in levels[likely:]:
+        view = replace(view, metrics=kept, lean=lean)
         figures = _figures(view)
         selectors = axis_selectors(view, view.best(view.shown))
         selectors += [own for spec in figures for own in spec.selectors]
         if len(payload(selectors, figures).encode()) <= PAYLOAD_BYTES:
             break
     hidden = len(metrics) - len(view.metrics)
-    note = (
-        f"To keep this page small the heat map offers {len(view.metrics)} of {len(metrics)} "
-        "metrics; all of them are in points.parquet."
-    )
-    return view, selectors, figures, note if hidden else ""
+    note = ""
+    if hidden or view.lean:
+        note = (
+            f"To keep this page small the heat map offers {len(view.metrics)} of {len(metrics)} "
+            "metrics and some details are left out; all of them are in points.parquet."
+        )
+    return view, selectors, figures, note
 
 
 def _cards(
@@ -294,26 +304,36 @@ def _facts(data: SweepData) -> list[tuple[str, str]]:
 
 
 def _assumptions(data: SweepData, left_out: str) -> list[str]:
-    listed = data.manifest.get("assumptions")
-    if isinstance(listed, Mapping):
-        stated = [f"{key}: {value}" for key, value in listed.items()]
-    else:
-        stated = [str(item) for item in listed] if isinstance(listed, list) else []
+    stated = [f"Load {text}" for text in sentences_of(data.manifest, "workload")]
+    stated += sentences_of(data.manifest, "assumptions")
     if not data.is_calibrated:
         stated.append(
             "Uncalibrated: the constants of the hardware profile are not fitted to measurements "
             "of this device; trust ratios before milliseconds."
         )
-    stated.append(
-        "Speedup is the time per output token (TPOT) of autoregression divided by that of the "
-        "point, on the same requests and the same acceptance draws."
-    )
+    if not any("speedup" in text.lower() for text in stated):
+        stated.append(
+            "Speedup is the time per output token (TPOT) of autoregression divided by that of "
+            "the point."
+        )
     return [*stated, left_out] if left_out else stated
+
+
+def _sources(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return, by hardware profile, which source each group of its numbers names."""
+    listed = manifest.get("profile_sources")
+    if not isinstance(listed, Mapping):
+        return []
+    return [
+        (visible(str(name)), [(visible(str(k)), visible(str(v))) for k, v in groups.items()])
+        for name, groups in listed.items()
+        if isinstance(groups, Mapping)
+    ]
 
 
 _SHOWN_ELSEWHERE = {
     "name", "scenario", "description", "acceptance", "assumptions", "command", "axes", "metrics",
-    "inputs", "columns",
+    "inputs", "columns", "kind", "workload", "profile_sources",
 }  # fmt: skip
 
 

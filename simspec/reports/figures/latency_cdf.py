@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from simspec.reports.data import Axis, Point, finite
+from simspec.reports.data import Point, finite
 from simspec.reports.labels import metric
-from simspec.reports.spec import FigureSpec, Json, Layer, compact, compact_all, view_key
+from simspec.reports.spec import FigureSpec, Json, Layer, compact, compact_all
 from simspec.reports.theme import axis, layout
-from simspec.reports.view import SweepView, combinations
+from simspec.reports.view import SweepView
 
 LATENCIES = {
     "ttft": "Time to first token",
@@ -25,30 +25,20 @@ _LOG_SPREAD = 40.0
 
 def figure(view: SweepView, latency: str) -> FigureSpec | None:
     """Return the distribution of ``ttft``, ``tpot`` or ``e2e``, None when none is stored."""
-    conditions = [a for a in view.varied if not a.field.startswith("method.")]
-    views: dict[str, Json] = {}
     target = _target(view, latency)
-    for chosen in combinations(conditions):
-        best = view.best(_under(view, conditions, chosen))
-        if best is None or best.quantiles(latency) is None:
-            continue
-        views[view_key(chosen.values())] = _view(view, best, latency, target)
+    views = {
+        key: _view(view, best, latency, target)
+        for key, (_, best) in view.best_by_condition().items()
+        if best.quantiles(latency) is not None
+    }
     if not views:
         return None
     return FigureSpec(
         name=f"latency_{latency}",
         title=f"{LATENCIES[latency]}, share of requests",
         base=_base(latency, target),
-        layers=[Layer(tuple(a.field for a in conditions), views)],
+        layers=[Layer(tuple(a.field for a in view.conditions), views)],
     )
-
-
-def _under(view: SweepView, axes: Sequence[Axis], chosen: Mapping[str, int]) -> list[Point]:
-    return [
-        point
-        for point in view.shown
-        if all(a.index(point.axis_value(a)) == chosen[a.field] for a in axes)
-    ]
 
 
 def _target(view: SweepView, latency: str) -> float | None:

@@ -7,8 +7,8 @@ when it is more than one per cent.
 
 from __future__ import annotations
 
-from simspec.reports.data import Point
-from simspec.reports.labels import metric, plain
+from simspec.reports.data import Axis, Point
+from simspec.reports.labels import metric, visible
 from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact_all, view_key
 from simspec.reports.theme import axis, layout
 from simspec.reports.view import PER, SweepView, combinations
@@ -32,30 +32,41 @@ def figure(view: SweepView) -> FigureSpec | None:
     spec = FigureSpec(
         name="round_time",
         title="Where the round's time goes",
-        base=_base(has_other=has_other),
+        base=_base(view, has_other=has_other),
         selectors=(Selector(PER, "Show", ("per round", "per token")),),
     )
-    fields = tuple(a.field for a in view.varied)
-    words: dict[str, Json] = {}
-    numbers: dict[str, Json] = {}
+    words: dict[str, list[object]] = {}
+    numbers: dict[str, list[object]] = {}
     num_parts = len(PARTS) + has_other
-    for indices in combinations(view.varied):
-        point = view.at(indices)
-        if point is None:
-            continue
-        key = view_key(indices.values())
+    axes, points = _points(view)
+    for key, point in points.items():
         baseline = view.data.baseline(point)
-        words[key] = _words(view, point, baseline, num_parts)
+        words[key] = [_words(view, point, baseline)]
         for per in (_PER_ROUND, _PER_TOKEN):
-            name = f"{key},{per}" if fields else str(per)
+            name = f"{key},{per}" if axes else str(per)
             numbers[name] = _numbers(point, baseline, per, num_parts)
-    spec.layers.append(Layer(fields, words))
-    spec.layers.append(Layer((*fields, PER), numbers))
+    fields = tuple(a.field for a in axes)
+    paths = tuple(f"data.{i}.x" for i in range(num_parts))
+    spec.layers.append(Layer(fields, words, ("caption",)))
+    spec.layers.append(Layer((*fields, PER), numbers, paths))
     spec.layers.append(_title_layer())
     return spec
 
 
-def _base(*, has_other: bool) -> Json:
+def _points(view: SweepView) -> tuple[tuple[Axis, ...], dict[str, Point]]:
+    """Return the selecting axes and the point of each selection.
+
+    A lean page offers the best point under each condition, a full one every point.
+    """
+    if view.lean:
+        return view.conditions, {k: best for k, (_, best) in view.best_by_condition().items()}
+    found = {view_key(i.values()): view.at(i) for i in combinations(view.varied)}
+    return view.varied, {key: point for key, point in found.items() if point is not None}
+
+
+def _base(view: SweepView, *, has_other: bool) -> Json:
+    speculates = any(not point.is_baseline for point in view.shown)
+    rows = ["Autoregression", "Speculation" if speculates else "Chosen"]
     parts = [(name, colour, ink) for _, name, colour, ink in PARTS]
     if has_other:
         parts.append(("Other", "@line", "@ink"))
@@ -65,7 +76,7 @@ def _base(*, has_other: bool) -> Json:
             "orientation": "h",
             "name": name,
             "x": [],
-            "y": ["Autoregression", "Speculation"],
+            "y": rows,
             "marker": {"color": colour, "line": {"color": "@card", "width": 1.5}},
             "texttemplate": "%{x:.3r}",
             "textposition": "inside",
@@ -111,7 +122,7 @@ def parts_ms(point: Point) -> list[float | None]:
     return [*found, other]
 
 
-def _numbers(point: Point, baseline: Point | None, per: int, num_parts: int) -> Json:
+def _numbers(point: Point, baseline: Point | None, per: int, num_parts: int) -> list[object]:
     columns: list[list[float | None]] = []
     for row in (baseline, point):
         parts = parts_ms(row)[:num_parts] if row is not None else [None] * num_parts
@@ -119,25 +130,23 @@ def _numbers(point: Point, baseline: Point | None, per: int, num_parts: int) -> 
         scale = tokens if per == _PER_TOKEN and tokens else 1.0
         # A zero part is left out: it would print a label on nothing.
         columns.append([part / scale if part else None for part in parts])
-    stacked = zip(*columns, strict=True)
-    return {"data": {str(i): {"x": compact_all(pair)} for i, pair in enumerate(stacked)}}
+    return [compact_all(pair) for pair in zip(*columns, strict=True)]
 
 
-def _words(view: SweepView, point: Point, baseline: Point | None, num_parts: int) -> Json:
+def _words(view: SweepView, point: Point, baseline: Point | None) -> str:
     if not point.is_ok:
-        return {"caption": f"{view.describe(point)}: {point.status.replace('_', ' ')}."}
+        return f"No result: {visible(point.status.replace('_', ' '))}."
     shown = metric("round_time_ms")
     total, tokens = _total_ms(point), point.number("tokens_per_round")
-    words = f"{view.describe(point)}: a round takes {shown.text(total)}"
+    words = f"A round takes {shown.text(total)}"
+    if view.lean:
+        words = f"Best: {view.describe(point)}. {words}"
     if total is not None and tokens:
         words += f" and yields {tokens:.2f} tokens, {shown.text(total / tokens)} per token"
     step = _total_ms(baseline) if baseline is not None else None
     if step is not None:
         words += f"; an autoregressive step takes {shown.text(step)} for one"
-    tick = "Speculation" if not point.is_baseline else "Chosen"
-    names = ["Autoregression", plain(tick)]
-    data: Json = {str(i): {"y": names} for i in range(num_parts)}
-    return {"caption": words + ".", "data": data}
+    return words + "."
 
 
 def _total_ms(point: Point) -> float | None:

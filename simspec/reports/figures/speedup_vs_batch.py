@@ -32,7 +32,10 @@ def figure(view: SweepView) -> FigureSpec | None:
     lines = series_axis(view, axes, NUM_SERIES)
     selectors = [a for a in [*axes, *context] if a is not lines]
     names = [lines.says(value) for value in lines.values] if lines else ["Chosen configuration"]
-    has_times = all(finite(row.get(key)) is not None for row in rows for key in _TIMES)
+    has_times = not view.lean and all(
+        finite(row.get(key)) is not None for row in rows for key in _TIMES
+    )
+    parts = ("y", "customdata") if has_times else ("y",)
     traces = [_trace(index, name, batches, has_times) for index, name in enumerate(names)]
     spec = FigureSpec(
         name="speedup_vs_batch",
@@ -41,16 +44,18 @@ def figure(view: SweepView) -> FigureSpec | None:
         selectors=tuple(Selector(a.field, a.label, a.texts) for a in context),
     )
     table = _index(rows, [*selectors, *([lines] if lines else [])])
-    views: dict[str, Json] = {}
+    views: dict[str, list[object]] = {}
     for chosen in combinations(selectors):
         key = tuple(chosen.values())
         curves = [table.get((*key, index) if lines else key, {}) for index in range(len(names))]
         if not any(curves):
             continue
-        data: Json = {str(i): _values(curve, batches) for i, curve in enumerate(curves)}
-        caption = _caption(rows, selectors, chosen, names, curves)
-        views[view_key(key)] = {"data": data, "caption": caption}
-    spec.layers.append(Layer(tuple(a.field for a in selectors), views))
+        values: list[object] = [_caption(rows, selectors, chosen, names, curves)]
+        for curve in curves:
+            values += _values(curve, batches)[: len(parts)]
+        views[view_key(key)] = values
+    paths = ("caption", *(f"data.{i}.{part}" for i in range(len(names)) for part in parts))
+    spec.layers.append(Layer(tuple(a.field for a in selectors), views, paths))
     return spec
 
 
@@ -96,7 +101,7 @@ def _trace(index: int, name: str, batches: Sequence[float], has_times: bool) -> 
     }
 
 
-def _values(curve: Mapping[float, Row], batches: Sequence[float]) -> Json:
+def _values(curve: Mapping[float, Row], batches: Sequence[float]) -> list[object]:
     speedups, pairs = [], []
     for batch in batches:
         row = curve.get(batch, {})
@@ -104,7 +109,7 @@ def _values(curve: Mapping[float, Row], batches: Sequence[float]) -> Json:
         round_ms, tokens = finite(row.get("round_time_ms")), finite(row.get("tokens_per_round"))
         per_token = round_ms / tokens if round_ms is not None and tokens else None
         pairs.append([compact(per_token), compact(finite(row.get("step_time_ms")))])
-    return {"y": speedups, "customdata": pairs}
+    return [speedups, pairs]
 
 
 def _caption(

@@ -32,21 +32,25 @@ def figure(view: SweepView) -> FigureSpec | None:
     for index, name in enumerate(names):
         trace = _trace(load, plain(name, width=32), [None] * len(load.values), view)
         trace.update(series(index))
+        if view.lean:
+            trace["hovertemplate"] = "%{y:.2f}×<extra></extra>"
         traces.append(trace)
     spec = FigureSpec(
         name="speedup_vs_load",
         title="Speedup against load",
         base={"data": traces, "layout": _layout(view, load)},
     )
-    views: dict[str, Json] = {}
+    views: dict[str, list[object]] = {}
+    parts = ("y", "error_y.array", "error_y.arrayminus", *(() if view.lean else ("customdata",)))
     for chosen in combinations(selectors):
-        data: Json = {}
+        values: list[object] = [_caption(view, chosen)]
         for index in range(len(names)):
             fixed = {**chosen, lines.field: index} if lines else chosen
             points = [view.at({**fixed, load.field: k}) for k in range(len(load.values))]
-            data[str(index + 1)] = _values(load, points, view)
-        views[view_key(chosen.values())] = {"data": data, "caption": _caption(view, chosen)}
-    spec.layers.append(Layer(tuple(a.field for a in selectors), views))
+            values += _values(points, view)[: len(parts)]
+        views[view_key(chosen.values())] = values
+    paths = ("caption", *(f"data.{i + 1}.{part}" for i in range(len(names)) for part in parts))
+    spec.layers.append(Layer(tuple(a.field for a in selectors), views, paths))
     return spec
 
 
@@ -57,27 +61,13 @@ def best_at_each(view: SweepView, load: Axis) -> list[Point | None]:
 
 
 def _trace(load: Axis, name: str, points: Sequence[Point | None], view: SweepView) -> Json:
+    value, above, below, words = _values(points, view)
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "connectgaps": False,
-        **_values(load, points, view),
-    }
-
-
-def _values(load: Axis, points: Sequence[Point | None], view: SweepView) -> Json:
-    above, below = [], []
-    for point in points:
-        value = point.number(SPEEDUP) if point else None
-        interval = point.interval(SPEEDUP) if point else None
-        known = value is not None and interval is not None
-        above.append(compact(interval[1] - value) if known and interval and value else None)
-        below.append(compact(value - interval[0]) if known and interval and value else None)
-    return {
         "x": list(load.values) if load.is_numeric else list(range(len(load.values))),
-        "y": [compact(point.number(SPEEDUP)) if point else None for point in points],
+        "y": value,
         "error_y": {
             "type": "data",
             "symmetric": False,
@@ -86,8 +76,27 @@ def _values(load: Axis, points: Sequence[Point | None], view: SweepView) -> Json
             "thickness": 1.5,
             "width": 4,
         },
-        "customdata": [_hover(view, point) if point else "" for point in points],
+        "customdata": words,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "connectgaps": False,
     }
+
+
+def _values(points: Sequence[Point | None], view: SweepView) -> list[object]:
+    """Return the values, the bars above and below them, and the hover words."""
+    above, below = [], []
+    for point in points:
+        value = point.number(SPEEDUP) if point else None
+        interval = point.interval(SPEEDUP) if point else None
+        known = value is not None and interval is not None
+        above.append(compact(interval[1] - value) if known and interval and value else None)
+        below.append(compact(value - interval[0]) if known and interval and value else None)
+    return [
+        [compact(point.number(SPEEDUP)) if point else None for point in points],
+        above,
+        below,
+        [_hover(view, point) if point else "" for point in points],
+    ]
 
 
 def _hover(view: SweepView, point: Point) -> str:

@@ -21,6 +21,17 @@ from simspec.reports.view import METRIC, SweepView, combinations
 HEATMAP, HATCH, STATUS, RINGS, BEST, CHOSEN = range(6)
 """Order of the traces."""
 
+_VALUE_PATHS = (
+    f"data.{HEATMAP}.z",
+    f"data.{HEATMAP}.zmin",
+    f"data.{HEATMAP}.zmax",
+    f"data.{HEATMAP}.customdata",
+    f"data.{BEST}.x",
+    f"data.{BEST}.y",
+    f"data.{RINGS}.x",
+    f"data.{RINGS}.y",
+    "caption",
+)
 _STATUS_WORDS = {"unstable": "unstable", "does_not_fit": "does not fit", "refused": "refused"}
 
 
@@ -34,7 +45,7 @@ def figure(view: SweepView) -> FigureSpec | None:
     spec = FigureSpec(
         name="tau_vs_k",
         title=f"{view.primary.label}: {y.label} against {x.label}" if y else x.label,
-        base=_base(x, y),
+        base=_base(view, x, y),
         picks={a.field: d for a, d in ((x, "x"), (y, "y")) if a and len(a.values) > 1},
         selectors=(selector,),
     )
@@ -51,7 +62,7 @@ def figure(view: SweepView) -> FigureSpec | None:
 Grid = list[list[Point | None]]
 
 
-def _base(x: Axis, y: Axis | None) -> Json:
+def _base(view: SweepView, x: Axis, y: Axis | None) -> Json:
     rows = len(y.values) if y else 1
     columns = len(x.values)
     labels = _tick_texts(y) if y else [""]
@@ -62,6 +73,10 @@ def _base(x: Axis, y: Axis | None) -> Json:
             "type": "heatmap",
             "x": list(range(columns)),
             "y": list(range(rows)),
+            "meta": {
+                "x": [plain(x.says(value)) for value in x.values],
+                "y": [plain(y.says(value)) for value in y.values] if y else [""],
+            },
             "xgap": 2,
             "ygap": 2,
             "hoverongaps": False,
@@ -132,7 +147,7 @@ def _tick_texts(values: Axis) -> list[str]:
 def _metric_layer(view: SweepView) -> Layer:
     views: dict[str, Json] = {}
     for index, shown in enumerate(view.metrics):
-        has_interval = any(p.interval(shown.key) is not None for p in view.shown)
+        has_interval = _has_intervals(view, shown)
         value = f"%{{z:{shown.d3_format}}}"
         interval = "<br>95% interval %{customdata}" if has_interval else ""
         unit = plain(shown.suffix)
@@ -172,7 +187,7 @@ def _grid(view: SweepView, page: dict[str, int]) -> Grid:
 
 
 def _cells(view: SweepView, grid: Grid) -> Json:
-    """Return what does not depend on the metric: hover names, hatching and status texts."""
+    """Return what does not depend on the metric: times in words, hatching and status texts."""
     hatch_x: list[float | None] = []
     hatch_y: list[float | None] = []
     text_x, text_y, texts, reasons = [], [], [], []
@@ -187,9 +202,13 @@ def _cells(view: SweepView, grid: Grid) -> Json:
             text_y.append(j)
             texts.append(_status_word(point))
             reasons.append(_status_hover(view, point))
+    pairs: Json = {}
+    if not view.lean and view.data.baselines:
+        words = [[_pair(view, point) for point in row] for row in grid]
+        pairs = {str(HEATMAP): {"text": words}}
     return {
         "data": {
-            str(HEATMAP): {"text": [[_name(view, point) for point in row] for row in grid]},
+            **pairs,
             str(HATCH): {"x": hatch_x, "y": hatch_y},
             str(STATUS): {"x": text_x, "y": text_y, "text": texts, "customdata": reasons},
         }
@@ -213,46 +232,50 @@ def _short_name(view: SweepView, point: Point) -> str:
     return plain(view.describe(point, without=view.roles.pages), width=120)
 
 
-def _name(view: SweepView, point: Point | None) -> str:
-    if point is None or not point.is_ok:
-        return ""
-    pair = tpot_text(view, point)
-    return _short_name(view, point) + (f"<br>{plain(pair)}" if pair else "")
+def _pair(view: SweepView, point: Point | None) -> str:
+    return plain(tpot_text(view, point)) if point is not None and point.is_ok else ""
 
 
 def _value_layer(view: SweepView, fields: tuple[str, ...], grids: dict[str, Grid]) -> Layer:
-    views: dict[str, Json] = {}
+    views: dict[str, list[object]] = {}
     for index, shown in enumerate(view.metrics):
         overall = _span(shown, list(grids.values()))
         for key, grid in grids.items():
             span = overall if shown.number == "ratio" else _span(shown, [grid])
             name = f"{key},{index}" if fields else str(index)
             views[name] = _values(view, shown, grid, span)
-    return Layer((*fields, METRIC), views)
+    return Layer((*fields, METRIC), views, _VALUE_PATHS)
 
 
-def _values(view: SweepView, shown: Metric, grid: Grid, span: tuple[float, float]) -> Json:
+def _values(view: SweepView, shown: Metric, grid: Grid, span: tuple[float, float]) -> list[object]:
+    """Return the values of ``_VALUE_PATHS`` for one metric of one page."""
     best = view.best([p for row in grid for p in row if p is not None], shown)
     corner = _position(grid, best) if best is not None and shown.better != 0 else None
-    heatmap: Json = {
-        "z": [[compact(p.number(shown.key)) if p else None for p in row] for row in grid],
-        "zmin": span[0],
-        "zmax": span[1],
-    }
-    if any(p.interval(shown.key) is not None for row in grid for p in row if p is not None):
-        heatmap["customdata"] = [[_interval(shown, p) for p in row] for row in grid]
-    data: Json = {str(HEATMAP): heatmap}
-    if corner is not None:
-        data[str(BEST)] = _outline(*corner)
-    if shown.number == "ratio":
-        ringed = [
-            (i, j)
-            for j, row in enumerate(grid)
-            for i, p in enumerate(row)
-            if p is not None and includes_one(p)
-        ]
-        data[str(RINGS)] = {"x": [i + 0.38 for i, _ in ringed], "y": [j + 0.3 for _, j in ringed]}
-    return {"data": data, "caption": _caption(view, shown, best)}
+    intervals: list[list[str]] = []
+    if _has_intervals(view, shown):
+        intervals = [[_interval(shown, p) for p in row] for row in grid]
+    ringed = [
+        (i, j)
+        for j, row in enumerate(grid)
+        for i, p in enumerate(row)
+        if shown.key == "speedup" and p is not None and includes_one(p)
+    ]
+    return [
+        [[compact(p.number(shown.key)) if p else None for p in row] for row in grid],
+        span[0],
+        span[1],
+        intervals,
+        *(_rectangle(*corner, 0.492) if corner is not None else ([], [])),
+        [i + 0.38 for i, _ in ringed],
+        [j + 0.3 for _, j in ringed],
+        _caption(view, shown, best),
+    ]
+
+
+def _has_intervals(view: SweepView, shown: Metric) -> bool:
+    if view.lean and shown is not view.primary:
+        return False
+    return any(p.interval(shown.key) is not None for p in view.shown)
 
 
 def _interval(shown: Metric, point: Point | None) -> str:
