@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors
 from simspec.calibration.kernel_tables import AllReduceRows
-from simspec.calibration.robust import Array, Coefficient, Mask, fit, halves, held_out
+from simspec.calibration.robust import Array, Coefficient, Mask, fit_and_judge
 from simspec.core.units import from_gb_s, from_us
 from simspec.cost.collectives import one_shot, ring
 
@@ -38,21 +40,8 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
         Too few rows, or no convergence.
     """
     peers = rows.ranks - 1.0
-    one_shot_bytes = rows.message_bytes * np.array(
-        [one_shot.all_reduce_wire(int(tp)) for tp in rows.ranks]
-    )
-    ring_bytes = rows.message_bytes * np.array([ring.all_reduce_wire(int(tp)) for tp in rows.ranks])
-    coefficients = [
-        Coefficient("latency_us", 0.0, 1000.0, start=5.0),
-        Coefficient("latency_per_peer_us", 0.0, 1000.0, start=0.2),
-        Coefficient("bandwidth_gb_s", 0.1, 1000.0, start=200.0 if has_switch else 10.0),
-    ]
-    if has_switch:
-        coefficients += [
-            Coefficient("latency_us", 0.0, _MAX_RING_LATENCY_US, start=10.0),
-            Coefficient("bandwidth_gb_s", 0.1, 1000.0, start=300.0),
-        ]
-    is_fitted = halves(rows.groups)
+    one_shot_bytes = rows.message_bytes * _wires(one_shot.all_reduce_wire, rows.ranks)
+    ring_bytes = rows.message_bytes * _wires(ring.all_reduce_wire, rows.ranks)
 
     def predict(values: Array, chosen: Mask) -> Array:
         latency_us, per_peer_us, rate_gb_s = values[:3]
@@ -64,17 +53,15 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
             seconds = np.minimum(seconds, ring_s)
         return np.asarray(seconds, dtype=np.float64)
 
-    estimate = fit(
-        lambda values: predict(values, is_fitted),
-        coefficients,
-        rows.measured_s[is_fitted],
-        groups=[group for group, chosen in zip(rows.groups, is_fitted, strict=True) if chosen],
+    estimate, judged, num_rows = fit_and_judge(
+        predict,
+        _coefficients(has_switch=has_switch),
+        rows.measured_s,
+        groups=rows.groups,
         loss_scale=LOSS_SCALE,
         what=what,
     )
-    judged = held_out(predict(estimate.values, ~is_fitted), rows.measured_s[~is_fitted])
     values, errors = estimate.values, estimate.standard_error
-    num_rows = int(is_fitted.sum())
 
     def fitted(numbers: Array, spread: Array) -> Fitted:
         named = dict(zip(_NAMES, map(float, numbers), strict=True))
@@ -84,3 +71,21 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
     if has_switch:
         result["ring"] = fitted(np.insert(values[3:], 1, 0.0), np.insert(errors[3:], 1, np.nan))
     return result
+
+
+def _wires(wire: Callable[[int], float], ranks: Array) -> Array:
+    return np.array([wire(int(tp)) for tp in ranks])
+
+
+def _coefficients(*, has_switch: bool) -> list[Coefficient]:
+    coefficients = [
+        Coefficient("latency_us", 0.0, 1000.0, start=5.0),
+        Coefficient("latency_per_peer_us", 0.0, 1000.0, start=0.2),
+        Coefficient("bandwidth_gb_s", 0.1, 1000.0, start=200.0 if has_switch else 10.0),
+    ]
+    if has_switch:
+        coefficients += [
+            Coefficient("latency_us", 0.0, _MAX_RING_LATENCY_US, start=10.0),
+            Coefficient("bandwidth_gb_s", 0.1, 1000.0, start=300.0),
+        ]
+    return coefficients

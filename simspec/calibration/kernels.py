@@ -9,13 +9,12 @@ the prefill kernel's FLOP efficiency: its time does not change with the number o
 that share a KV head (8 to 64 of them within 1 % on an H100), so the rows say nothing about
 FLOP, and a smooth maximum would charge a verify pass for query tokens that cost nothing.
 
-``python -m simspec.calibration.kernels TABLES PROFILE`` prints the YAML to paste into a profile.
+``simspec calibrate kernels TABLES PROFILE`` prints the YAML to paste into a profile.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,18 +23,12 @@ import numpy as np
 from simspec.calibration import kernel_tables as tables
 from simspec.calibration.collectives import fit_all_reduce
 from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors, yaml_table
-from simspec.calibration.robust import (
-    Array,
-    Coefficient,
-    Mask,
-    fit,
-    halves,
-    held_out,
-)
-from simspec.core.errors import CalibrationError, SimspecError
+from simspec.calibration.robust import Array, Coefficient, Mask, fit_and_judge
+from simspec.core.errors import CalibrationError
 from simspec.core.units import from_us
 from simspec.cost.roofline import smooth_max
 from simspec.hardware.load import load_hardware_config
+from simspec.hardware.profile import Hardware
 from simspec.hardware.schema import HardwareConfig, to_hardware
 
 _EFFICIENCY = (0.01, 1.0)
@@ -89,49 +82,66 @@ def fit_device(folder: Path, engine: str, *, profile: str | None = None) -> Devi
         The profile is missing or wrong.
     """
     config = load_hardware_config(profile or folder.name)
-    hardware = to_hardware(config)
-    bandwidth = hardware.memory_bandwidth_bytes_per_s
-    peaks = hardware.peak_flop_per_s
+    device = to_hardware(config)
     l2_bytes = _l2_bytes(config)
+    prefill = _fit_prefill(folder, engine, device)
+    return DeviceFit(
+        device=config.name,
+        engine=engine,
+        gemm=_fit_gemm(folder, engine, device, l2_bytes),
+        decode_attention=_fit_decode(folder, engine, device, l2_bytes, prefill),
+        prefill_attention=prefill,
+        all_reduce=fit_all_reduce(
+            tables.all_reduce_rows(tables.read_all_reduce_table(folder, engine)),
+            has_switch=_has_switch(config),
+            what=f"{config.name} all-reduce",
+        ),
+    )
 
+
+def _fit_gemm(folder: Path, engine: str, device: Hardware, l2_bytes: float) -> dict[str, Fitted]:
     table = tables.read_table(folder, "gemm", engine)
-    gemm = {
+    return {
         dtype: fit_kernel(
             tables.gemm_rows(table, dtype, l2_bytes=l2_bytes),
-            peaks[dtype],
-            bandwidth,
-            what=f"{config.name} {dtype} GEMM",
+            device.peak_flop_per_s[dtype],
+            device.memory_bandwidth_bytes_per_s,
+            what=f"{device.name} {dtype} GEMM",
         )
         for dtype in tables.gemm_dtypes(table)
-        if dtype in peaks
+        if dtype in device.peak_flop_per_s
     }
+
+
+def _fit_prefill(folder: Path, engine: str, device: Hardware) -> dict[str, Fitted]:
     table = tables.read_table(folder, "prefill_attention", engine)
-    prefill = {
+    return {
         dtype: fit_kernel(
             tables.prefill_rows(table, dtype),
-            peaks["bf16"],
-            bandwidth,
-            what=f"{config.name} {dtype} prefill attention",
+            device.peak_flop_per_s["bf16"],
+            device.memory_bandwidth_bytes_per_s,
+            what=f"{device.name} {dtype} prefill attention",
         )
         for dtype in tables.kv_dtypes(table)
     }
+
+
+def _fit_decode(
+    folder: Path, engine: str, device: Hardware, l2_bytes: float, prefill: Mapping[str, Fitted]
+) -> dict[str, Fitted]:
     table = tables.read_table(folder, "decode_attention", engine)
-    decode = {
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    return {
         dtype: fit_kernel(
             tables.decode_rows(table, dtype, l2_bytes=l2_bytes, bandwidth_bytes_per_s=bandwidth),
-            peaks["bf16"],
+            device.peak_flop_per_s["bf16"],
             bandwidth,
             flop_efficiency=prefill[dtype].values["flop_efficiency"],
-            what=f"{config.name} {dtype} decode attention",
+            what=f"{device.name} {dtype} decode attention",
         )
         for dtype in tables.kv_dtypes(table)
         if dtype in prefill
     }
-    rows = tables.all_reduce_rows(tables.read_all_reduce_table(folder, engine))
-    all_reduce = fit_all_reduce(
-        rows, has_switch=_has_switch(config), what=f"{config.name} all-reduce"
-    )
-    return DeviceFit(config.name, engine, gemm, decode, prefill, all_reduce)
 
 
 def _l2_bytes(config: HardwareConfig) -> float:
@@ -176,10 +186,7 @@ def fit_kernel(
     keep = ~rows.is_resident
     compute_s = rows.flop[keep] / peak_flop_per_s
     memory_s = rows.num_bytes[keep] / bandwidth_bytes_per_s
-    measured_s = rows.measured_s[keep]
     groups = [group for group, kept in zip(rows.groups, keep, strict=True) if kept]
-    is_fitted = halves(groups)
-
     if flop_efficiency is None:
         coefficients = [_FLOP_EFFICIENCY, _BANDWIDTH_EFFICIENCY, _OVERHEAD, _SHARPNESS]
     else:
@@ -193,49 +200,25 @@ def fit_kernel(
         roof = smooth_max(compute_s[chosen] / e_f, memory_s[chosen] / e_b, float(sharpness))
         return np.asarray(roof + from_us(float(overhead_us)), dtype=np.float64)
 
-    estimate = fit(
-        lambda values: predict(values, is_fitted),
+    estimate, judged, num_rows = fit_and_judge(
+        predict,
         coefficients,
-        measured_s[is_fitted],
-        groups=[group for group, chosen in zip(groups, is_fitted, strict=True) if chosen],
+        rows.measured_s[keep],
+        groups=groups,
         loss_scale=LOSS_SCALE,
         what=what,
     )
     names = [coefficient.name for coefficient in coefficients]
-    values = dict(zip(names, map(float, estimate.values), strict=True))
-    if flop_efficiency is not None:
-        values = {"flop_efficiency": flop_efficiency, **values}
+    held = {} if flop_efficiency is None else {"flop_efficiency": flop_efficiency}
     return Fitted(
-        values=values,
+        values=held | dict(zip(names, map(float, estimate.values), strict=True)),
         standard_error=finite_errors(names, estimate.standard_error),
-        rows=int(is_fitted.sum()),
-        judged=held_out(predict(estimate.values, ~is_fitted), measured_s[~is_fitted]),
+        rows=num_rows,
+        judged=judged,
         num_resident=int(rows.is_resident.sum()),
     )
 
 
-def main(arguments: Sequence[str]) -> str:
-    """Return the YAML for ``TABLES PROFILE [ENGINE]``; ``TABLES`` may be the parent folder.
-
-    Raises
-    ------
-    CalibrationError
-        The arguments or the tables do not fit.
-    """
-    if len(arguments) not in {2, 3}:
-        raise CalibrationError(
-            "usage: python -m simspec.calibration.kernels TABLES PROFILE [vllm | trtllm]"
-        )
-    folder, profile = Path(arguments[0]), arguments[1]
-    engine = arguments[2] if len(arguments) == 3 else "vllm"
-    if not list(folder.glob("*.parquet")):
-        folder = folder / profile
-    return fit_device(folder, engine, profile=profile).yaml()
-
-
-if __name__ == "__main__":
-    try:
-        sys.stdout.write(main(sys.argv[1:]))
-    except SimspecError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+def tables_of(folder: Path, profile: str) -> Path:
+    """Return the folder with the tables: ``folder``, or the one in it named like the profile."""
+    return folder if list(folder.glob("*.parquet")) else folder / profile

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from simspec.calibration.fitted import LOSS_SCALE, Fitted
+from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors
 from simspec.calibration.kernel_tables import MAX_BATCH, MIN_CONTEXT, KernelRows
 from simspec.calibration.kernels import DeviceFit, fit_kernel
-from simspec.calibration.robust import Array, Coefficient, fit, halves, held_out
+from simspec.calibration.robust import Array, Coefficient, fit_and_judge
 from simspec.core.errors import CalibrationError
 from simspec.core.units import from_us, us
 from simspec.hardware.load import load_hardware
@@ -109,23 +109,23 @@ def fit_elementwise(
         Too few rows, or no convergence.
     """
     memory_s = rows.num_bytes / bandwidth_bytes_per_s
-    is_fitted = halves(rows.groups)
     overhead_s = from_us(overhead_us)
-    estimate = fit(
-        lambda values: memory_s[is_fitted] / values[0] + overhead_s,
+    estimate, judged, num_rows = fit_and_judge(
+        lambda values, chosen: memory_s[chosen] / values[0] + overhead_s,
         [Coefficient("bandwidth_efficiency", 0.01, 1.0, start=0.7)],
-        rows.measured_s[is_fitted],
-        groups=[group for group, chosen in zip(rows.groups, is_fitted, strict=True) if chosen],
+        rows.measured_s,
+        groups=rows.groups,
         loss_scale=LOSS_SCALE,
         what=what,
     )
-    efficiency = float(estimate.values[0])
-    predicted_s = memory_s[~is_fitted] / efficiency + overhead_s
     return Fitted(
-        values={"bandwidth_efficiency": efficiency, "overhead_us": us(overhead_s)},
-        standard_error={"bandwidth_efficiency": float(estimate.standard_error[0])},
-        rows=int(is_fitted.sum()),
-        judged=held_out(predicted_s, rows.measured_s[~is_fitted]),
+        values={
+            "bandwidth_efficiency": float(estimate.values[0]),
+            "overhead_us": us(overhead_s),
+        },
+        standard_error=finite_errors(["bandwidth_efficiency"], estimate.standard_error),
+        rows=num_rows,
+        judged=judged,
     )
 
 

@@ -125,14 +125,7 @@ def fit(
     CalibrationError
         Too few rows, impossible times, or no convergence.
     """
-    needed = _MIN_ROWS_PER_COEFFICIENT * len(coefficients)
-    if measured_s.size < needed:
-        raise CalibrationError(
-            f"{what}: {measured_s.size} rows cannot support {len(coefficients)} coefficients; "
-            f"give at least {needed} after filtering"
-        )
-    if not np.all(np.isfinite(measured_s)) or np.any(measured_s <= 0):
-        raise CalibrationError(f"{what}: a measured time is not a positive number; drop the row")
+    _check(measured_s, len(coefficients), what)
     low = np.array([c.low for c in coefficients])
     high = np.array([c.high for c in coefficients])
     log_measured = np.log(measured_s)
@@ -160,6 +153,58 @@ def fit(
         residual(values), _gradient(residual, values), is_free, groups, loss_scale
     )
     return Estimate(values, errors)
+
+
+def fit_and_judge(
+    predict: Callable[[Array, Mask], Array],
+    coefficients: Sequence[Coefficient],
+    measured_s: Array,
+    *,
+    groups: Sequence[str],
+    loss_scale: float,
+    what: str,
+) -> tuple[Estimate, HeldOut, int]:
+    """Fit to one half of the groups and judge on the other.
+
+    Parameters
+    ----------
+    predict : callable
+        Coefficients (p,) and a mask (n,) to the seconds of the chosen rows.
+    coefficients, measured_s, groups, loss_scale, what
+        As for :func:`fit`.
+
+    Returns
+    -------
+    tuple
+        Estimate, errors on the other half, rows fitted.
+
+    Raises
+    ------
+    CalibrationError
+        As :func:`fit`, or no rows are left to judge on.
+    """
+    chosen = halves(groups)
+    estimate = fit(
+        lambda values: predict(values, chosen),
+        coefficients,
+        measured_s[chosen],
+        groups=[group for group, is_chosen in zip(groups, chosen, strict=True) if is_chosen],
+        loss_scale=loss_scale,
+        what=what,
+    )
+    judged = held_out(predict(estimate.values, ~chosen), measured_s[~chosen])
+    return estimate, judged, int(chosen.sum())
+
+
+def _check(measured_s: Array, num_coefficients: int, what: str) -> None:
+    needed = _MIN_ROWS_PER_COEFFICIENT * num_coefficients
+    if measured_s.size < needed:
+        raise CalibrationError(
+            f"{what}: {measured_s.size} rows cannot support {num_coefficients} coefficients; "
+            f"give at least {needed} after filtering"
+        )
+    if not np.all(np.isfinite(measured_s)) or np.any(measured_s <= 0):
+        raise CalibrationError(f"{what}: a measured time is not a positive number; drop the row")
 
 
 def _gradient(residual: Callable[[Array], Array], values: Array) -> Array:

@@ -11,7 +11,7 @@ import typer
 from simspec import __version__
 from simspec.core.errors import SimspecError
 
-COMMANDS = ("sweep", "simulate", "estimate", "cost", "memory", "hardware", "models")
+COMMANDS = ("sweep", "simulate", "estimate", "cost", "memory", "hardware", "models", "calibrate")
 
 app = typer.Typer(
     name="simspec",

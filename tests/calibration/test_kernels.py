@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from simspec.calibration import kernels
 from simspec.calibration.kernel_tables import KernelRows
-from simspec.calibration.kernels import fit_device, fit_kernel
+from simspec.calibration.kernels import fit_device, fit_kernel, tables_of
 from simspec.core.errors import CalibrationError, ProfileError
 from simspec.core.rng import stream
 from simspec.cost.roofline import KernelRate, kernel_seconds
@@ -144,23 +143,18 @@ def test_other_engines_tables_are_fitted_too() -> None:
 def test_the_printed_yaml_loads_as_part_of_a_profile(tmp_path: Path) -> None:
     """What the command prints can be pasted into a profile as it is."""
     folder = shared("measured/kernels/a100_sxm")
-    text = kernels.main([str(folder), "a100_sxm_80gb", "vllm"])
-    parts = yaml.safe_load(text)
+    parts = yaml.safe_load(fit_device(folder, "vllm", profile="a100_sxm_80gb").yaml())
     parts = {group: {**values, "source": "a fit of today"} for group, values in parts.items()}
     profile = tmp_path / "mine.yaml"
     profile.write_text(yaml.safe_dump({"extends": "a100_sxm_80gb", **parts}), encoding="utf-8")
     assert load_hardware_config(str(profile)).kernels.gemm["bf16"].rows is not None
 
 
-def test_the_command_finds_the_folder_by_the_profiles_name() -> None:
-    """Given the folder above, it looks in the one named like the profile."""
-    assert "decode_attention" in kernels.main([str(shared("measured/kernels")), "h100_sxm"])
-
-
-def test_the_command_says_how_it_is_called() -> None:
-    """Wrong arguments are answered with the right ones."""
-    with pytest.raises(CalibrationError, match="usage:"):
-        kernels.main([])
+def test_tables_are_found_below_a_folder_of_devices(tmp_path: Path) -> None:
+    """Given the folder of all devices, the one named like the profile is taken."""
+    assert tables_of(tmp_path, "h100_sxm") == tmp_path / "h100_sxm"
+    (tmp_path / "gemm.vllm.parquet").write_bytes(b"")
+    assert tables_of(tmp_path, "h100_sxm") == tmp_path
 
 
 def test_unknown_profile_and_missing_cache_size_are_named(tmp_path: Path) -> None:
