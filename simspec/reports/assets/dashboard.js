@@ -128,6 +128,7 @@
 
   function fit(figure, width) {
     const layout = { ...figure.layout, width };
+    if (printing) layout.height = Math.min(layout.height, 310);
     let data = figure.data.slice();
     for (const trace of figure.data) {
       if (trace.type !== "heatmap") continue;
