@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from simspec.core.errors import ConfigError, SimspecError
+from simspec.core.errors import ConfigError, DoesNotFit, SimspecError
+from simspec.core.units import format_bytes
 from simspec.core.yamlio import Document, dotted
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Stack
@@ -21,6 +22,8 @@ from simspec.models.dtypes import kv_dtype as find_kv_dtype
 from simspec.models.hf_config import load_model
 from simspec.scenarios.schema import DeploymentConfig
 from simspec.serving.plan import SchedulerLimits
+from simspec.serving.preemption._base import PREEMPTIONS
+from simspec.serving.scheduling._base import SCHEDULERS, check_round_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,21 @@ class Deployment:
     @property
     def peak_flop_per_s(self) -> float:
         """Dense peak of one GPU in the type the weights are multiplied in."""
-        peaks = self.hardware.peak_flop_per_s
-        return peaks[find_dtype(self.target.weight_dtype).compute_on(peaks)]
+        return self.cost.peak_flop_per_s()
+
+    @property
+    def kv_capacity_tokens(self) -> int:
+        """Tokens the KV cache holds, per GPU."""
+        return self.num_blocks * self.block_size_tokens
+
+    @property
+    def fits(self) -> bool:
+        """Whether weights and a KV cache of at least one block are in the memory together."""
+        try:
+            require_room(self)
+        except DoesNotFit:
+            return False
+        return True
 
 
 def memory_facts(deployment: Deployment) -> dict[str, object]:
@@ -53,9 +69,42 @@ def memory_facts(deployment: Deployment) -> dict[str, object]:
     return {
         "weights_bytes": budget.weights_bytes + budget.extra_weights_bytes,
         "kv_bytes_per_token": budget.kv_bytes_per_token,
-        "kv_capacity_tokens": deployment.num_blocks * deployment.block_size_tokens,
-        "fits": budget.fits,
+        "kv_capacity_tokens": deployment.kv_capacity_tokens,
+        "fits": deployment.fits,
     }
+
+
+def require_room(deployment: Deployment, min_tokens: int = 1, place: Place | None = None) -> None:
+    """Refuse a deployment whose KV cache does not hold ``min_tokens`` tokens on each GPU.
+
+    A pool that the scenario gives in blocks is taken as it is, so long as the device could hold
+    it beside the weights: engines differ in what else they keep there.
+
+    Raises
+    ------
+    DoesNotFit
+        With the numbers, and what would fit.
+    """
+    budget, given = deployment.budget, deployment.config.memory.num_kv_blocks
+    if given is None:
+        with blame(place, "model"):
+            budget.require(min_tokens)
+        return
+    weights = budget.weights_bytes + budget.extra_weights_bytes
+    pool = deployment.kv_capacity_tokens * budget.kv_bytes_per_token
+    with blame(place, "memory", "num_kv_blocks"):
+        if weights + pool > budget.capacity_bytes:
+            raise DoesNotFit(
+                f"{format_bytes(weights)} weights and a pool of {given:,} blocks "
+                f"({format_bytes(pool)}) do not fit in the {format_bytes(budget.capacity_bytes)} "
+                f"of {deployment.hardware.name}; the engine itself would make "
+                f"{budget.num_blocks:,} blocks"
+            )
+        if deployment.kv_capacity_tokens < min_tokens:
+            raise DoesNotFit(
+                f"{given:,} blocks of {deployment.block_size_tokens} tokens do not hold "
+                f"{min_tokens:,} tokens; the engine itself would make {budget.num_blocks:,} blocks"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +168,8 @@ def build(config: DeploymentConfig, place: Place | None = None) -> Deployment:
 
     Raises
     ------
-    ConfigError, DoesNotFit
-        A field contradicts another or the model; the weights do not fit.
+    ConfigError
+        A field contradicts another or the model. Memory is not judged here: :func:`require_room`.
     """
     return _build(config, place, needs_acceptance=True)
 
@@ -153,6 +202,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         cost = CostModel(stacks=method.stacks(), hardware=hardware, engine=engine)
     limits = _limits(config, engine)
     engine = _with_memory_overrides(engine, config)
+    _check_scheduler(limits, method, place)
     footprint = method.footprint()
     with blame(place, "model"):
         budget = memory_budget(
@@ -201,8 +251,17 @@ def _acceptance(
     with blame(place, "acceptance"):
         process = config.acceptance.at(config.method.acceptance_exit_layer)
         # A threshold without a confidence distribution is refused here, not at the first round.
-        method.statistics(process)
+        method.outcomes(process.tape(0, 0, 1))
     return process
+
+
+def _check_scheduler(limits: SchedulerLimits, method: Method, place: Place | None) -> None:
+    with blame(place, "scheduler", "policy"):
+        SCHEDULERS.module(limits.policy)
+    with blame(place, "scheduler", "preemption"):
+        PREEMPTIONS.module(limits.preemption)
+    with blame(place):
+        check_round_fits(limits, method.max_draft + 1, method.name)
 
 
 def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
@@ -216,6 +275,7 @@ def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
             if scheduler.chunked_prefill is None
             else scheduler.chunked_prefill
         ),
+        preemption=scheduler.preemption,
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simspec.core.errors import DoesNotFit
+from simspec.core.errors import DoesNotFit, Infeasible
 from simspec.cost.work import Quantity, Rows
 from simspec.decoding._base import METHODS, Method
 from simspec.decoding.tape import RoundStatistics
-from simspec.scenarios.build import Deployment, memory_facts
+from simspec.scenarios.build import Deployment, memory_facts, require_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class RoundEstimate:
 
 def autoregressive_method(deployment: Deployment) -> Method:
     """Return plain decoding bound to the same target."""
-    return METHODS.config_class("autoregressive")(name="autoregressive").build(deployment.target)  # type: ignore[attr-defined,no-any-return]
+    method: Method = METHODS.parse("autoregressive").build(deployment.target)
+    return method
 
 
 def estimate_round(
@@ -116,7 +117,8 @@ def estimate(
     prompt_len : int, tokens, optional
         Prompt of the TTFT figure; ``context_len`` when not given.
     """
-    _require_room(deployment, batch_size, context_len)
+    prompt_len = prompt_len or context_len
+    _require_room(deployment, batch_size, context_len, prompt_len)
     result = estimate_round(deployment, batch_size, context_len)
     stats = result.statistics
     tpot_s = float(result.tpot_s)
@@ -130,13 +132,14 @@ def estimate(
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "method": deployment.method.name,
+        "method_options": deployment.config.method.model_dump(mode="json", exclude={"name"}),
         "tp": target.tp,
         "dtype": target.weight_dtype,
         "kv_dtype": target.kv_dtype,
         "batch": batch_size,
         "context": context_len,
         "acceptance": describe_acceptance(deployment),
-        "ttft_ms": prefill_time_s(deployment, prompt_len or context_len) * 1e3,
+        "ttft_ms": prefill_time_s(deployment, prompt_len) * 1e3,
         "tpot_ms": tpot_s * 1e3,
         "step_time_ms": float(result.step_time_s) * 1e3,
         "round_time_ms": seconds * 1e3,
@@ -164,12 +167,43 @@ def describe_acceptance(deployment: Deployment) -> str:
     return deployment.acceptance.describe()
 
 
-def _require_room(deployment: Deployment, batch_size: int, context_len: int) -> None:
-    deployment.budget.require(context_len + deployment.method.footprint().reserved_slots)
-    slots = context_len + deployment.method.footprint().reserved_slots
-    capacity = deployment.num_blocks * deployment.block_size_tokens
+def cautions(deployment: Deployment, batch_size: int, context_len: int) -> list[str]:
+    """Return what the engine or the model would not do as asked, one clause each.
+
+    These do not change a number of the closed form, so they are said and not refused.
+    """
+    said = []
+    limits, architecture = deployment.limits, deployment.architecture
+    if batch_size > limits.max_num_seqs:
+        said.append(
+            f"batch {batch_size:,} is above the {limits.max_num_seqs:,} sequences that engine "
+            f"{deployment.engine.name} runs at once"
+        )
+    if architecture.max_context_len and context_len > architecture.max_context_len:
+        said.append(
+            f"context {context_len:,} is beyond the {architecture.max_context_len:,} tokens of "
+            f"{architecture.name}"
+        )
+    return said
+
+
+def _require_room(
+    deployment: Deployment, batch_size: int, context_len: int, prompt_len: int
+) -> None:
+    reserved = deployment.method.footprint().reserved_slots
+    slots = context_len + reserved
+    require_room(deployment, max(context_len, prompt_len) + reserved)
+    capacity = deployment.kv_capacity_tokens
     if batch_size * slots > capacity:
         raise DoesNotFit(
-            f"batch: {batch_size} sequences of {slots} KV slots need {batch_size * slots} tokens "
-            f"and the KV cache holds {capacity}; at this context at most {capacity // slots} fit"
+            f"batch: {batch_size:,} sequences of {slots:,} KV slots need {batch_size * slots:,} "
+            f"tokens and the KV cache of each GPU holds {capacity:,}; at this context at most "
+            f"{capacity // slots:,} fit"
+        )
+    limits = deployment.limits
+    if prompt_len > limits.max_num_batched_tokens and not limits.chunked_prefill:
+        raise Infeasible(
+            f"prompt: {prompt_len:,} tokens exceed the {limits.max_num_batched_tokens:,} that "
+            f"engine {deployment.engine.name} processes in one step, and it does not split "
+            "prompts; give a shorter prompt"
         )

@@ -11,6 +11,7 @@ from simspec.core.errors import ConfigError
 from simspec.core.provenance import manifest, write_json
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
+from simspec.decoding._base import METHODS
 from simspec.scenarios.build import Deployment, Place, build
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
@@ -57,7 +58,9 @@ def simulate_file(
     deployment = build(config, place)
     ours = simulate_scenario(config, deployment, place, check=check)
     plain = None
-    if baseline and deployment.method.max_draft:
+    if not deployment.method.max_draft:
+        plain = ours
+    elif baseline:
         plain = simulate_scenario(*baseline_of(config, place), place, check=check)
     workload = draw_workload(config, 0, place)
     result = {
@@ -66,10 +69,15 @@ def simulate_file(
         "reason": ours.reason,
         **metric_columns(ours),
         **ours.facts,
-        **({} if plain is None else speedups(plain, ours)),
+        **comparison_columns(ours, plain),
     }
     if plain is not None:
-        result["baseline"] = {"method": "autoregressive", **metric_columns(plain)}
+        result["baseline"] = {
+            "method": "autoregressive",
+            "status": plain.status,
+            "reason": plain.reason,
+            **metric_columns(plain),
+        }
     result["manifest"] = manifest(
         {str(path): path, **{str(p): p for p in workload.files}},
         config.simulation.seed,
@@ -83,9 +91,9 @@ def simulate_file(
 
 def baseline_of(config: ScenarioConfig, place: Place | None) -> tuple[ScenarioConfig, Deployment]:
     """Return the same scenario with plain decoding."""
-    fields = config.model_dump()
-    fields.update(method={"name": "autoregressive"}, acceptance=None)
-    plain = ScenarioConfig.model_validate(fields)
+    plain = config.model_copy(
+        update={"method": METHODS.parse("autoregressive"), "acceptance": None}
+    )
     return plain, build(plain, place)
 
 
@@ -118,20 +126,32 @@ PAIRED = {"speedup": "tpot_ms", "e2e_speedup": "e2e_ms"}
 """Ratio: the metric whose baseline value is divided by the method's, replication by replication."""
 
 
-def speedups(plain: Outcome, ours: Outcome) -> dict[str, float | None]:
-    """Return the paired ratios and the plain step's time.
+def comparison_columns(ours: Outcome, plain: Outcome | None) -> dict[str, float | None]:
+    """Return the ratios to plain decoding and the time of its step.
 
     Both runs share requests, arrivals and tapes, so the interval is that of paired ratios: far
     narrower than two separate intervals would say.
+
+    Parameters
+    ----------
+    plain : Outcome or None
+        Autoregression on the same load; ``ours`` itself when that is what it is; None when it
+        was not run.
     """
     columns: dict[str, float | None] = {}
     for name, metric in PAIRED.items():
-        top, bottom = plain.replications.get(metric, []), ours.replications.get(metric, [])
+        top = plain.replications.get(metric, []) if plain is not None else []
+        bottom = ours.replications.get(metric, [])
         defined = bool(top) and bool(bottom) and None not in top and None not in bottom
-        ratio = ratio_interval(_floats(top), _floats(bottom)) if defined else None
+        if not defined:
+            ratio = None
+        elif plain is ours:
+            ratio = Interval(1.0, 1.0, 1.0, len(top))
+        else:
+            ratio = ratio_interval(_floats(top), _floats(bottom))
         columns.update(interval_columns(name, ratio))
-    step = interval_of(plain.replications.get("round_time_ms", []))
-    columns.update(interval_columns("step_time_ms", step))
+    steps = plain.replications.get("round_time_ms", []) if plain is not None else []
+    columns.update(interval_columns("step_time_ms", interval_of(steps)))
     return columns
 
 
@@ -148,7 +168,8 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,
         "dtype": deployment.target.weight_dtype,
-        "method": config.method.model_dump(mode="json"),
+        "method": config.method.name,
+        "method_options": config.method.model_dump(mode="json", exclude={"name"}),
         "acceptance": describe_acceptance(deployment),
         "workload": workload,
         "replications": config.simulation.replications,
@@ -159,16 +180,21 @@ def _header(result: Mapping[str, Any]) -> list[str]:
     note = "" if result["calibrated"] else " (uncalibrated profile)"
     lines = [
         f"{result['model']} on {result['hardware']}{note}, {result['engine']}, tp={result['tp']}, "
-        f"{result['dtype']}, method {result['method']['name']}",
+        f"{result['dtype']}, method {result['method']}",
         f"workload    {result['workload']}",
         f"acceptance  {result['acceptance']}",
     ]
     if result["status"] != "ok":
         lines.append(str(result["reason"]))
-    if result.get("speedup") is not None:
+    plain = result.get("baseline")
+    if plain is None or result["method"] == plain["method"]:
+        return lines
+    if plain["status"] != "ok":
+        lines.append(f"autoregression is {plain['reason']}")
+    if result["speedup"] is not None:
         lines.append(
             f"speedup     {result['speedup']:.3f} {_span(result, 'speedup')} in time per output "
-            f"token: {result['tpot_ms']:.3f} ms against {result['baseline']['tpot_ms']:.3f} ms"
+            f"token: {result['tpot_ms']:.3f} ms against {plain['tpot_ms']:.3f} ms"
         )
     return lines
 
@@ -183,7 +209,7 @@ def _rows(ours: Outcome, plain: Outcome | None) -> list[dict[str, Any]]:
     for metric in SHOWN:
         row: dict[str, Any] = {"metric": metric}
         row.update(_cells("", ours, metric))
-        if plain is not None:
+        if plain is not None and plain is not ours:
             row.update(_cells("autoregressive ", plain, metric))
         rows.append(row)
     return rows
@@ -198,7 +224,14 @@ def _cells(prefix: str, outcome: Outcome, metric: str) -> dict[str, Any]:
 def _refuse_foreign(output: Path | None) -> None:
     if output is None or not output.exists():
         return
-    if not output.is_dir() or any(p.name != RESULT for p in output.iterdir()):
+    try:
+        foreign = any(path.name != RESULT for path in output.iterdir())
+    except OSError as error:
+        raise ConfigError(
+            f"{output}: cannot be used as a result folder ({error.strerror}); choose another one "
+            "with --output"
+        ) from error
+    if foreign:
         raise ConfigError(
             f"{output}: exists and holds other things; give an empty or new folder with --output"
         )

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from simspec.core.errors import ConfigError, DoesNotFit
+from simspec.core.errors import DoesNotFit, Infeasible
 from simspec.core.rng import stream
-from simspec.scenarios.build import Deployment, Place, blame, memory_facts
+from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.serving.measured import Roofs, Slo
 from simspec.serving.metrics import latency_quantiles_ms, summarise
@@ -75,10 +75,12 @@ def simulate_scenario(
     ------
     DoesNotFit
         The weights leave no room, or no request of the workload can ever fit.
+    Infeasible
+        The clock stops before the first request arrives.
     ConfigError
-        The workload or the scheduler's limits are wrong.
+        The workload is wrong.
     """
-    deployment.budget.require(1)
+    require_room(deployment, 1, place)
     metrics: list[dict[str, float]] = []
     quantiles: list[dict[str, Any]] = []
     reasons: list[str] = []
@@ -94,14 +96,34 @@ def simulate_scenario(
             summarise(records, slo_of(config), roofs=roofs_of(deployment), warmup=warmup)
         )
         quantiles.append(latency_quantiles_ms(records, warmup=warmup))
-    status = "unstable" if 2 * len(reasons) >= config.simulation.replications and reasons else "ok"
+    unstable = bool(reasons) and 2 * len(reasons) >= config.simulation.replications
+    hidden = _meaningless_when_unstable if unstable else _never
     return Outcome(
-        status=status,
-        reason=reasons[0] if status == "unstable" else None,
-        replications={name: [_known(m[name]) for m in metrics] for name in metrics[0]},
-        quantiles={name: _averaged([q[name] for q in quantiles]) for name in quantiles[0]},
+        status="unstable" if unstable else "ok",
+        reason=reasons[0] if unstable else None,
+        replications={
+            name: [None if hidden(name) else _known(m[name]) for m in metrics]
+            for name in metrics[0]
+        },
+        quantiles={
+            name: [None] * len(q) if hidden(name) else q
+            for name in quantiles[0]
+            for q in [_averaged([sample[name] for sample in quantiles])]
+        },
         facts=memory_facts(deployment),
     )
+
+
+def _meaningless_when_unstable(metric: str) -> bool:
+    """Whether a metric holds waiting time, which then grows for as long as the run lasts."""
+    return metric.startswith(("ttft", "e2e", "queue")) or metric in {
+        "goodput_requests_per_s",
+        "slo_attainment",
+    }
+
+
+def _never(metric: str) -> bool:
+    return False
 
 
 def slo_of(config: ScenarioConfig) -> Slo:
@@ -140,7 +162,7 @@ def _refuse_if_nothing_ran(
         return
     with blame(place, "workload"):
         if not records.refusals:
-            raise ConfigError(
+            raise Infeasible(
                 "no request arrives before the clock stops; raise simulation.max_simulated_s "
                 "or the arrival rate"
             )

@@ -6,9 +6,17 @@ the values in force. Files named in a scenario are looked up beside the scenario
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS, AcceptanceConfig, MethodConfig
 from simspec.workloads.workload import WorkloadConfig
@@ -31,6 +39,8 @@ class SchedulerConfig(StrictModel):
     """Tokens one engine step may process, drafts included."""
     chunked_prefill: bool | None = None
     """Whether a prompt may be split over several steps."""
+    preemption: str = "recompute"
+    """File name in ``simspec/serving/preemption``."""
 
 
 class MemoryConfig(StrictModel):
@@ -42,6 +52,16 @@ class MemoryConfig(StrictModel):
     """Size of the KV pool in blocks, instead of what the budget leaves."""
     block_size_tokens: int | None = Field(default=None, ge=1, le=4096)
     """Tokens per KV block."""
+
+    @model_validator(mode="after")
+    def _one_size_of_the_pool(self) -> Self:
+        if self.memory_fraction is not None and self.num_kv_blocks is not None:
+            raise PydanticCustomError(
+                "memory_twice",
+                "num_kv_blocks says how large the pool is, so memory_fraction has no effect; "
+                "remove one of them",
+            )
+        return self
 
 
 class SloConfig(StrictModel):
@@ -62,7 +82,7 @@ class SimulationConfig(StrictModel):
     """Same seed, same bytes."""
     replications: int = Field(default=5, ge=1, le=10_000)
     """Independent repetitions; intervals need at least two."""
-    warmup: Literal["auto"] | float = "auto"
+    warmup: Literal["auto"] | Annotated[float, Field(ge=0, lt=1)] = "auto"
     """Share of the requests left out at the start, or ``auto`` (MSER-5 on the latencies)."""
     max_simulated_s: float | None = Field(default=None, gt=0)
     """Stop the simulated clock here."""

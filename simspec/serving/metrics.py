@@ -246,8 +246,8 @@ def round_time_ms(run: Measured) -> float:
 
 
 @metric("ms")
-def step_time_ms(run: Measured) -> float:
-    """Mean duration of all engine steps."""
+def engine_step_time_ms(run: Measured) -> float:
+    """Mean duration of all engine steps, those without a decode round included."""
     return ms(mean(run.records.steps.duration_s[run.in_window]))
 
 

@@ -16,7 +16,6 @@ from math import isnan
 
 import simpy
 
-from simspec.core.errors import ConfigError
 from simspec.cost.work import Rows
 from simspec.memory.blocks import BlockPool
 from simspec.serving import invariants
@@ -32,7 +31,12 @@ from simspec.serving.records import (
     request_records,
     step_records,
 )
-from simspec.serving.scheduling._base import SCHEDULERS, Scheduler, SchedulerConfig
+from simspec.serving.scheduling._base import (
+    SCHEDULERS,
+    Scheduler,
+    SchedulerConfig,
+    check_round_fits,
+)
 from simspec.workloads.request import Request
 
 
@@ -323,12 +327,7 @@ def build_scheduler(setup: ServingSetup) -> Scheduler:
     """
     limits = setup.limits
     round_slots = setup.method.max_draft + 1
-    if round_slots > limits.max_num_batched_tokens:
-        raise ConfigError(
-            f"max_num_batched_tokens is {limits.max_num_batched_tokens}, but one round of "
-            f"{setup.method.name} takes {round_slots} tokens (K + 1); give at least {round_slots}",
-            field="scheduler.max_num_batched_tokens",
-        )
+    check_round_fits(limits, round_slots, setup.method.name)
     preemption = PREEMPTIONS.config_class(limits.preemption)()
     scheduler = SCHEDULERS.config_class(limits.policy)()
     assert isinstance(preemption, PreemptionConfig), limits.preemption

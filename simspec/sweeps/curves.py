@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from simspec.scenarios.build import Deployment
-from simspec.scenarios.closed_form import estimate_round
+from simspec.scenarios.closed_form import RoundEstimate, estimate_round
+from simspec.sweeps.axes import LOAD_FIELDS, touches_only
 from simspec.sweeps.plan import SweepPlan
 
 _AXES = ("method.exit_layer", "method.num_speculative_tokens", "method.confidence_threshold")
@@ -16,14 +19,17 @@ def closed_form_curves(plan: SweepPlan) -> list[dict[str, Any]]:
     """Return one row per distinct speculative deployment and batch size that fits the KV cache."""
     options = plan.config.sweep
     rows: list[dict[str, Any]] = []
-    seen: set[str] = set()
+    seen: set[int] = set()
     for point in plan.points:
-        deployment = plan.deployments.get(point.point_id)
-        distinct = point.config.model_dump_json(exclude={"workload", "slo", "simulation", "name"})
-        if deployment is None or deployment.method.max_draft == 0 or distinct in seen:
+        deployment = plan.deployments[point.point_id]
+        if deployment.method.max_draft == 0 or id(deployment) in seen or not deployment.fits:
             continue
-        seen.add(distinct)
-        columns = {k: v for k, v in point.columns.items() if not _is_load(plan, k)}
+        seen.add(id(deployment))
+        columns = {
+            name: cell
+            for name, cell in point.columns.items()
+            if not touches_only(plan.axes, name, LOAD_FIELDS)
+        }
         columns["method.name"] = point.config.method.name
         for name in _AXES:
             columns.setdefault(name, getattr(point.config.method, name.split(".")[1], None))
@@ -34,35 +40,29 @@ def closed_form_curves(plan: SweepPlan) -> list[dict[str, Any]]:
     return rows
 
 
-def _curve(deployment: Deployment, batches: Sequence[int], context: int) -> list[dict[str, Any]]:
-    capacity = deployment.num_blocks * deployment.block_size_tokens
+def _curve(
+    deployment: Deployment, batches: Sequence[int], context: int
+) -> Iterator[dict[str, Any]]:
     slots = context + deployment.method.footprint().reserved_slots
-    rows = []
-    for batch in batches:
-        if batch * slots > capacity or batch > deployment.limits.max_num_seqs:
-            continue
-        result = estimate_round(deployment, batch, context)
-        rows.append(
-            {
-                "batch": batch,
-                "context": context,
-                "round_time_ms": float(result.round_time_s) * 1e3,
-                "step_time_ms": float(result.step_time_s) * 1e3,
-                "tpot_ms": float(result.tpot_s) * 1e3,
-                "tokens_per_round": result.statistics.tokens_per_round,
-                "speedup": float(result.speedup),
-                "time_draft_ms": float(result.draft_s) * 1e3,
-                "time_verify_ms": float(result.verify_s) * 1e3,
-                "time_host_ms": float(result.host_s) * 1e3,
-            }
-        )
-    return rows
+    largest = min(deployment.kv_capacity_tokens // slots, deployment.limits.max_num_seqs)
+    possible = [batch for batch in batches if batch <= largest]
+    if not possible:
+        return
+    columns = _columns(estimate_round(deployment, np.array(possible, dtype=np.float64), context))
+    spread = {name: np.broadcast_to(values, len(possible)) for name, values in columns.items()}
+    for index, batch in enumerate(possible):
+        row = {name: float(values[index]) for name, values in spread.items()}
+        yield {"batch": batch, "context": context, **row}
 
 
-def _is_load(plan: SweepPlan, column: str) -> bool:
-    """Whether a column's axis changes nothing but the load."""
-    for axis in plan.axes:
-        if column in axis.choices[0][0]:
-            fields = {name.split(".")[0] for _, fields in axis.choices for name in fields}
-            return fields <= {"workload", "slo", "simulation"}
-    return False
+def _columns(result: RoundEstimate) -> dict[str, Any]:
+    return {
+        "round_time_ms": result.round_time_s * 1e3,
+        "step_time_ms": result.step_time_s * 1e3,
+        "tpot_ms": result.tpot_s * 1e3,
+        "tokens_per_round": result.statistics.tokens_per_round,
+        "speedup": result.speedup,
+        "time_draft_ms": result.draft_s * 1e3,
+        "time_verify_ms": result.verify_s * 1e3,
+        "time_host_ms": result.host_s * 1e3,
+    }

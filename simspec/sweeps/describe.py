@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from simspec.core.provenance import manifest
 from simspec.scenarios.build import Deployment
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.report import PAIRED
-from simspec.scenarios.run import draw_workload
+from simspec.sweeps.axes import LOAD_FIELDS, touches_only
+from simspec.sweeps.grid import Point
 from simspec.sweeps.plan import SweepPlan
 
 
 def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
     """Return the manifest; nothing in it depends on the clock or on who computed what."""
-    points = [p for p in plan.points if p.point_id in plan.deployments]
+    points = [p for p in plan.points if plan.deployments[p.point_id].fits] or list(plan.points)
     speculative = [p for p in points if not p.is_baseline] or points
     first = speculative[0]
     deployments = [plan.deployments[p.point_id] for p in speculative]
-    assert plan.document.path is not None
-    inputs: dict[str, bytes | Path] = {str(plan.document.path): plan.document.path}
-    inputs.update({str(path): path for path in plan.files})
-    return manifest(
-        inputs,
+    document = manifest(
+        {},
         first.config.simulation.seed,
         kind="sweep",
         name=plan.config.name,
@@ -39,40 +37,48 @@ def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
         engine=_distinct(d.engine.name for d in deployments),
         tp=_distinct(str(d.target.tp) for d in deployments),
         dtype=_distinct(d.target.weight_dtype for d in deployments),
-        acceptance=_acceptance_sentences(deployments),
+        acceptance=list(dict.fromkeys(describe_acceptance(d) for d in deployments)),
         workload=_workload_sentences(plan),
         slo=first.config.slo.model_dump(exclude_none=True),
         profile_sources={d.hardware.name: dict(d.hardware.sources) for d in deployments},
         curve_context=plan.config.sweep.curve_context,
         assumptions=_assumptions(deployments[0]),
     )
+    # Taken when the sweep was planned: files edited since then are not what was computed.
+    document["inputs"] = {name: {"sha256": plan.digests[name]} for name in sorted(plan.digests)}
+    return document
 
 
 def _axes(plan: SweepPlan) -> list[dict[str, Any]]:
     described = []
     for axis in plan.axes:
-        for column in axis.choices[0][0]:
-            values = list(dict.fromkeys(shown[column] for shown, _ in axis.choices))
+        for column in axis.columns:
+            values = list(dict.fromkeys(choice.columns[column] for choice in axis.choices))
             described.append({"field": column, "label": None, "values": values})
     return described
 
 
-def _distinct(values: Any) -> str:
-    return ", ".join(dict.fromkeys(values))
-
-
-def _acceptance_sentences(deployments: list[Deployment]) -> list[str]:
-    return list(dict.fromkeys(describe_acceptance(d) for d in deployments))
-
-
-def _workload_sentences(plan: SweepPlan) -> dict[str, str]:
-    """Return the sentence of each distinct load, by its label where an axis gives one."""
-    sentences: dict[str, str] = {}
+def _workload_sentences(plan: SweepPlan) -> dict[str, str] | list[str]:
+    """Return the sentence on each distinct load, by the labels of its axes."""
+    labels: dict[str, str] = {}
     for point in plan.points:
-        label = str(point.columns.get("load", "load"))
-        if label not in sentences:
-            sentences[label] = draw_workload(point.config, 0, point.place).source
-    return sentences
+        labels.setdefault(plan.workloads[point.point_id], _load_label(plan, point))
+    if len(set(labels.values())) < max(len(labels), 2):
+        return list(labels)
+    return {label: sentence for sentence, label in labels.items()}
+
+
+def _load_label(plan: SweepPlan, point: Point) -> str:
+    cells = [
+        str(cell)
+        for column, cell in point.columns.items()
+        if touches_only(plan.axes, column, LOAD_FIELDS)
+    ]
+    return ", ".join(cells) or "load"
+
+
+def _distinct(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
 
 
 def _assumptions(deployment: Deployment) -> list[str]:

@@ -8,31 +8,32 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from simspec.core.errors import ConfigError, nearest
 from simspec.core.yamlio import Document, parse
 from simspec.scenarios.build import Place, blame
 from simspec.scenarios.schema import ScenarioConfig
+from simspec.sweeps.axes import (
+    METHOD_FIELDS,
+    Axis,
+    Choice,
+    axes_of,
+    canonical,
+    check_axes,
+    shown,
+)
 from simspec.sweeps.schema import MAX_POINTS, SweepConfig
 
 _BASE = ("scenario",)
-_OF_METHOD = {"method", "acceptance"}
-"""Fields a baseline replaces."""
 
 
-@dataclass(frozen=True, slots=True)
-class AxisSpec:
-    """One direction of the grid.
+class Override(NamedTuple):
+    """A scenario field set by an axis."""
 
-    ``choices[i]`` is what the axis contributes at its i-th value: the columns it shows in the
-    result and the scenario fields it sets.
-    """
-
-    field: str
+    name: str
+    value: Any
     source: tuple[str | int, ...]
-    """Where in the sweep file the axis stands, for messages."""
-    choices: tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +43,22 @@ class Point:
     point_id: str
     columns: Mapping[str, Any]
     config: ScenarioConfig
-    place: Place = field(repr=False)
     is_baseline: bool
     baseline_id: str | None
     """The autoregressive point on the same load, None for a baseline itself."""
+    document: Document = field(repr=False)
+    overrides: tuple[Override, ...] = field(repr=False)
 
-
-def axes(config: SweepConfig) -> list[AxisSpec]:
-    """Return the axes of a sweep, grid first, then zipped groups."""
-    found = []
-    for name, values in config.grid.items():
-        if isinstance(values, dict):
-            choices = tuple(({name: label}, fields) for label, fields in values.items())
-        else:
-            choices = tuple(({name: _shown(value)}, {name: value}) for value in values)
-        found.append(AxisSpec(name, ("grid", name), choices))
-    for index, group in enumerate(config.zip):
-        rows = [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)]
-        choices = tuple(({k: _shown(v) for k, v in row.items()}, row) for row in rows)
-        found.append(AxisSpec("+".join(group), ("zip", index), choices))
-    return found
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return str(value["name"]) if set(value) == {"name"} else json.dumps(value, sort_keys=True)
-    return json.dumps(value) if isinstance(value, list) else value
-
-
-def count_points(config: SweepConfig) -> int:
-    """Return the size of the product before exclusion."""
-    return math.prod(len(axis.choices) for axis in axes(config))
+    @property
+    def place(self) -> Place:
+        """Where each field of the scenario was written; made when asked, for it is large."""
+        return Place(_overridden(self.document, self.overrides), _BASE)
 
 
 def expand(config: SweepConfig, document: Document) -> list[Point]:
     """Return every point of the grid, baselines first, each validated.
+
+    Two points may hold the same scenario under different labels; they share a ``point_id``.
 
     Raises
     ------
@@ -84,43 +66,43 @@ def expand(config: SweepConfig, document: Document) -> list[Point]:
         The grid is larger than ``MAX_POINTS``, empty after exclusion, names an unknown field,
         or one of its points is not a valid scenario (file, line and field of the axis).
     """
-    total = count_points(config)
+    axes = axes_of(config)
+    total = math.prod(len(axis.choices) for axis in axes)
     if total > MAX_POINTS:
-        raise ConfigError(
-            f"{document.locate(('grid',))}: grid: {total:,} points are more than the limit of "
-            f"{MAX_POINTS:,}; shorten an axis or split the sweep"
+        raise document.error(
+            ("grid",),
+            f"{total:,} points are more than the limit of {MAX_POINTS:,}; shorten an axis or "
+            "split the sweep",
         )
-    specs = axes(config)
-    _check_exclusions(config, specs, document)
-    points: dict[str, Point] = {}
-    baselines: dict[str, Point] = {}
-    for columns, overrides in _combinations(specs):
-        if any(_excluded(rule, columns) for rule in config.exclude):
+    check_axes(axes, document)
+    exclusions = _Exclusions(config.exclude, axes, document)
+    baselines = _Baselines(config, document)
+    points = []
+    for choices in itertools.product(*(axis.choices for axis in axes)):
+        columns = {name: cell for choice in choices for name, cell in choice.columns.items()}
+        if exclusions.exclude(columns):
             continue
-        scenario = _scenario(overrides, document)
-        baseline = _baseline(config, columns, overrides, document)
-        if baseline is not None:
-            baselines.setdefault(baseline.point_id, baseline)
-        point_id = identify(scenario[0])
+        overrides = tuple(_overrides(axes, choices))
+        scenario = _scenario(document, overrides)
+        point_id = identify(scenario)
+        baseline = baselines.of(axes, choices)
         if baseline is not None and point_id == baseline.point_id:
             continue
-        points.setdefault(
-            point_id,
+        points.append(
             Point(
                 point_id=point_id,
                 columns=columns,
-                config=scenario[0],
-                place=scenario[1],
+                config=scenario,
                 is_baseline=False,
                 baseline_id=baseline.point_id if baseline else None,
-            ),
+                document=document,
+                overrides=overrides,
+            )
         )
-    if not points and not baselines:
-        raise ConfigError(
-            f"{document.locate(('exclude',))}: exclude: every point of the grid is excluded; "
-            "remove a rule"
-        )
-    return [*baselines.values(), *points.values()]
+    exclusions.check_use()
+    if not points and not baselines.points:
+        raise document.error(("exclude",), "every point of the grid is excluded; remove a rule")
+    return [*baselines.points, *points]
 
 
 def identify(config: ScenarioConfig) -> str:
@@ -129,64 +111,104 @@ def identify(config: ScenarioConfig) -> str:
     return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
 
 
-def _combinations(
-    specs: Sequence[AxisSpec],
-) -> Iterator[tuple[dict[str, Any], list[tuple[str, Any, AxisSpec]]]]:
-    for combination in itertools.product(*(spec.choices for spec in specs)):
-        columns: dict[str, Any] = {}
-        overrides: list[tuple[str, Any, AxisSpec]] = []
-        for spec, (shown, fields) in zip(specs, combination, strict=True):
-            columns.update(shown)
-            overrides.extend((name, value, spec) for name, value in fields.items())
-        yield columns, overrides
+def _overrides(axes: Sequence[Axis], choices: Sequence[Choice]) -> Iterator[Override]:
+    for axis, choice in zip(axes, choices, strict=True):
+        for name, value in choice.fields.items():
+            yield Override(name, value, axis.source)
 
 
-def _scenario(
-    overrides: Sequence[tuple[str, Any, AxisSpec]], document: Document
-) -> tuple[ScenarioConfig, Place]:
+def _overridden(document: Document, overrides: Sequence[Override]) -> Document:
     # Whole objects first, so that `method: …` does not wipe out `method.exit_layer: …`.
-    for name, value, spec in sorted(overrides, key=lambda item: item[0].count(".")):
-        path = (*_BASE, *name.split("."))
-        document = document.with_value(path, value, source=spec.source)
-    return parse(document, ScenarioConfig, base=_BASE), Place(document, _BASE)
+    for name, value, source in sorted(overrides, key=lambda item: item.name.count(".")):
+        document = document.with_value((*_BASE, *name.split(".")), value, source=source)
+    return document
 
 
-def _baseline(
-    config: SweepConfig,
-    columns: Mapping[str, Any],
-    overrides: Sequence[tuple[str, Any, AxisSpec]],
-    document: Document,
-) -> Point | None:
-    if not config.sweep.baseline:
-        return None
-    kept = [item for item in overrides if item[0].split(".")[0] not in _OF_METHOD]
-    plain = document.with_value((*_BASE, "method"), {"name": "autoregressive"})
-    plain = plain.with_value((*_BASE, "acceptance"), None)
-    scenario, place = _scenario(kept, plain)
-    names = {
-        name for item in kept if not _touches_method(item[2]) for name in item[2].choices[0][0]
-    }
-    shown = {name: value for name, value in columns.items() if name in names}
-    shown["method.name"] = "autoregressive"
-    return Point(identify(scenario), shown, scenario, place, True, None)
+def _scenario(document: Document, overrides: Sequence[Override]) -> ScenarioConfig:
+    return parse(_overridden(document, overrides), ScenarioConfig, base=_BASE)
 
 
-def _touches_method(spec: AxisSpec) -> bool:
-    fields = {name.split(".")[0] for _, fields in spec.choices for name in fields}
-    return bool(fields & _OF_METHOD)
+class _Baselines:
+    """The autoregressive points: one for each setting of everything but the method."""
+
+    def __init__(self, config: SweepConfig, document: Document) -> None:
+        self._wanted = config.sweep.baseline
+        self._document = document
+        if self._wanted:
+            plain = document.with_value((*_BASE, "method"), {"name": "autoregressive"})
+            self._document = plain.with_value((*_BASE, "acceptance"), None)
+        self._by_overrides: dict[str, Point] = {}
+        self._by_id: dict[str, Point] = {}
+
+    @property
+    def points(self) -> list[Point]:
+        """All of them, in grid order."""
+        return list(self._by_id.values())
+
+    def of(self, axes: Sequence[Axis], choices: Sequence[Choice]) -> Point | None:
+        """Return the baseline of a point; None when the sweep wants none."""
+        if not self._wanted:
+            return None
+        overrides = tuple(
+            item
+            for item in _overrides(axes, choices)
+            if item.name.split(".")[0] not in METHOD_FIELDS
+        )
+        key = json.dumps([(item.name, item.value) for item in overrides])
+        if key not in self._by_overrides:
+            scenario = _scenario(self._document, overrides)
+            columns = {
+                name: cell
+                for axis, choice in zip(axes, choices, strict=True)
+                for name, cell in choice.columns.items()
+                if axis.shows_in_baseline(name)
+            }
+            columns["method.name"] = scenario.method.name
+            point_id = identify(scenario)
+            point = Point(point_id, columns, scenario, True, None, self._document, overrides)
+            # Two labels may hold the same load: the first one names its baseline.
+            self._by_overrides[key] = self._by_id.setdefault(point_id, point)
+        return self._by_overrides[key]
 
 
-def _excluded(rule: Mapping[str, Any], columns: Mapping[str, Any]) -> bool:
-    return all(
-        columns.get(name) in (wanted if isinstance(wanted, list) else [wanted])
-        for name, wanted in rule.items()
-    )
+class _Exclusions:
+    """The rules of ``exclude``, and whether each of them was of any use."""
+
+    def __init__(
+        self, rules: Sequence[Mapping[str, Any]], axes: Sequence[Axis], document: Document
+    ) -> None:
+        self._document = document
+        self._rules = [
+            {name: [canonical(shown(v)) for v in _listed(value)] for name, value in rule.items()}
+            for rule in rules
+        ]
+        self._hits = [0] * len(rules)
+        known = {column for axis in axes for column in axis.columns}
+        for index, rule in enumerate(rules):
+            if not rule:
+                raise document.error(("exclude", index), "the rule is empty; name an axis")
+            for name in rule:
+                if name not in known:
+                    with blame(Place(document), "exclude", index):
+                        raise ConfigError(f"{name!r} is not an axis; {nearest(name, known)}")
+
+    def exclude(self, columns: Mapping[str, Any]) -> bool:
+        """Whether a rule matches the cells of a point."""
+        is_excluded = False
+        for index, rule in enumerate(self._rules):
+            if all(canonical(columns[name]) in wanted for name, wanted in rule.items()):
+                self._hits[index] += 1
+                is_excluded = True
+        return is_excluded
+
+    def check_use(self) -> None:
+        """Refuse a rule that excludes nothing: it names a value the grid does not have."""
+        for index, hits in enumerate(self._hits):
+            if not hits:
+                raise self._document.error(
+                    ("exclude", index), "excludes no point of the grid; check its values"
+                )
 
 
-def _check_exclusions(config: SweepConfig, specs: Sequence[AxisSpec], document: Document) -> None:
-    known = {name for spec in specs for name in spec.choices[0][0]}
-    for index, rule in enumerate(config.exclude):
-        for name in rule:
-            if name not in known:
-                with blame(Place(document), "exclude", index):
-                    raise ConfigError(f"{name!r} is not an axis; {nearest(name, known)}")
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

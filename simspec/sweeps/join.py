@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from simspec.core.stats import Interval
-from simspec.scenarios.report import (
-    PAIRED,
-    interval_columns,
-    metric_columns,
-    speedups,
-)
+from simspec.scenarios.report import comparison_columns, metric_columns
 from simspec.scenarios.run import Outcome
 from simspec.sweeps.plan import SweepPlan
 
@@ -21,19 +15,25 @@ def join(plan: SweepPlan, finished: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for point in plan.points:
         outcome = _outcome(plan, finished, point.point_id)
-        row: dict[str, Any] = {"point_id": point.point_id, "method.name": point.config.method.name}
-        row.update(point.columns)
-        row["status"], row["reason"] = outcome.status, outcome.reason
-        row.update(metric_columns(outcome))
-        if point.baseline_id is not None:
-            row.update(speedups(_outcome(plan, finished, point.baseline_id), outcome))
-        elif point.is_baseline and outcome.replications:
-            row.update(speedups(outcome, outcome))
-            for name in PAIRED:
-                row.update(interval_columns(name, Interval(1.0, 1.0, 1.0, 1)))
-        row.update(outcome.facts)
-        row.update(outcome.quantiles)
-        rows.append(row)
+        plain = None
+        if point.is_baseline:
+            plain = outcome
+        elif point.baseline_id is not None:
+            plain = _outcome(plan, finished, point.baseline_id)
+        rows.append(
+            {
+                "point_id": point.point_id,
+                "baseline_id": point.baseline_id,
+                "method.name": point.config.method.name,
+                **point.columns,
+                "status": outcome.status,
+                "reason": outcome.reason,
+                **metric_columns(outcome),
+                **comparison_columns(outcome, plain),
+                **outcome.facts,
+                **outcome.quantiles,
+            }
+        )
     return rows
 
 

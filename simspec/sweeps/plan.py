@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import DoesNotFit
+from simspec.core.provenance import sha256_of
 from simspec.core.yamlio import Document, load_yaml, parse
-from simspec.scenarios.build import Deployment, build
+from simspec.scenarios.build import Deployment, build, require_room
 from simspec.scenarios.run import draw_workload
-from simspec.sweeps.grid import AxisSpec, Point, axes, expand
+from simspec.sweeps.axes import LOAD_FIELDS, Axis, axes_of
+from simspec.sweeps.grid import Point, expand
 from simspec.sweeps.identity import point_key
 from simspec.sweeps.schema import SweepConfig
 from simspec.sweeps.work import Job
@@ -21,26 +24,36 @@ from simspec.sweeps.work import Job
 class SweepPlan:
     """A checked sweep, ready to run.
 
-    ``keys`` gives each point's place in the store; ``deployments`` the wired deployment of each
-    point that fits, shared by the points that differ in load only.
+    ``keys`` gives each point's place in the store, ``deployments`` its wired deployment, shared
+    by the points that differ in load only, ``workloads`` the sentence on its load; all by
+    ``point_id``. ``digests`` are the SHA-256 of everything that was read, by its name.
     """
 
     config: SweepConfig
     document: Document
-    axes: Sequence[AxisSpec]
+    axes: Sequence[Axis]
     points: Sequence[Point]
     keys: Mapping[str, str]
     deployments: Mapping[str, Deployment]
-    files: Sequence[Path]
-    """Trace files the workloads read."""
+    workloads: Mapping[str, str]
+    digests: Mapping[str, str]
 
     def jobs(self, finished: Mapping[str, Any]) -> list[Job]:
-        """Return what is still to compute."""
+        """Return what is still to compute, each scenario once."""
+        todo: dict[str, Point] = {}
+        for point in self.points:
+            key = self.keys[point.point_id]
+            if key not in finished:
+                todo.setdefault(key, point)
         return [
-            Job(self.keys[point.point_id], point.config, point.place)
-            for point in self.points
-            if self.keys[point.point_id] not in finished
+            Job(key, point.config, self.deployments[point.point_id], point.place)
+            for key, point in todo.items()
         ]
+
+    @property
+    def num_distinct(self) -> int:
+        """Points to compute in all; labels that hold the same scenario share one."""
+        return len(set(self.keys.values()))
 
 
 def plan_sweep(path: Path) -> SweepPlan:
@@ -48,53 +61,76 @@ def plan_sweep(path: Path) -> SweepPlan:
 
     Raises
     ------
-    ConfigError
+    ConfigError, TraceError
         Anything is wrong in the file, an axis or any single point of the grid.
     DoesNotFit
         No point of the grid fits the device.
     """
     document = load_yaml(path)
+    digests = {str(path): sha256_of(path)}
     config = parse(document, SweepConfig)
     points = expand(config, document)
     deployments = _build_all(points)
-    files = _workload_files(points)
+    sentences, files = _draw_all(points)
+    for paths in files.values():
+        for file in paths:
+            if str(file) not in digests:
+                digests[str(file)] = sha256_of(file)
     keys = {
         point.point_id: point_key(
-            point.config, deployments.get(point.point_id), files[point.point_id]
+            point.config,
+            deployments[point.point_id],
+            [digests[str(file)] for file in files[point.point_id]],
         )
         for point in points
     }
-    every_file = dict.fromkeys(path for paths in files.values() for path in paths)
-    return SweepPlan(config, document, axes(config), points, keys, deployments, list(every_file))
+    for deployment in deployments.values():
+        digests.update(_profile_digests(deployment))
+    axes = axes_of(config)
+    return SweepPlan(config, document, axes, points, keys, deployments, sentences, digests)
 
 
 def _build_all(points: Sequence[Point]) -> dict[str, Deployment]:
     """Build each distinct deployment once, so that a mistake is found before hours of work."""
-    built: dict[str, Deployment | DoesNotFit] = {}
+    built: dict[str, Deployment] = {}
     result: dict[str, Deployment] = {}
+    refusal: DoesNotFit | None = None
+    num_fitting = 0
     for point in points:
-        distinct = point.config.model_dump_json(exclude={"workload", "slo", "simulation", "name"})
+        distinct = point.config.model_dump_json(exclude={*LOAD_FIELDS, "name", "description"})
         if distinct not in built:
+            place = point.place
+            built[distinct] = build(point.config, place)
             try:
-                built[distinct] = build(point.config, point.place)
-                built[distinct].budget.require(1)  # type: ignore[union-attr]
+                require_room(built[distinct], 1, place)
+                num_fitting += 1
             except DoesNotFit as error:
-                built[distinct] = error
-        found = built[distinct]
-        if isinstance(found, Deployment):
-            result[point.point_id] = found
-    if not result:
-        raise next(error for error in built.values() if isinstance(error, DoesNotFit))
+                refusal = refusal or error
+        result[point.point_id] = built[distinct]
+    if refusal is not None and not num_fitting:
+        raise refusal
     return result
 
 
-def _workload_files(points: Sequence[Point]) -> dict[str, Sequence[Path]]:
+def _draw_all(points: Sequence[Point]) -> tuple[dict[str, str], dict[str, Sequence[Path]]]:
     """Draw each distinct workload once: a broken trace stops the sweep, not a worker."""
-    drawn: dict[str, Sequence[Path]] = {}
-    result: dict[str, Sequence[Path]] = {}
+    drawn: dict[str, tuple[str, Sequence[Path]]] = {}
+    sentences: dict[str, str] = {}
+    files: dict[str, Sequence[Path]] = {}
     for point in points:
         distinct = point.config.workload.model_dump_json()
         if distinct not in drawn:
-            drawn[distinct] = draw_workload(point.config, 0, point.place).files
-        result[point.point_id] = drawn[distinct]
-    return result
+            run = draw_workload(point.config, 0, point.place)
+            drawn[distinct] = (run.source, run.files)
+        sentences[point.point_id], files[point.point_id] = drawn[distinct]
+    return sentences, files
+
+
+def _profile_digests(deployment: Deployment) -> dict[str, str]:
+    """Return digests of the loaded profiles: of what they say, not of how it is written."""
+    parts = {
+        f"hardware {deployment.hardware.name}": deployment.hardware,
+        f"engine {deployment.engine.name}": deployment.engine,
+        f"model {deployment.architecture.name}": deployment.architecture,
+    }
+    return {name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from simspec.core.provenance import write_json
-from simspec.core.registry import Registry
+from simspec.core.errors import ConfigError
 from simspec.sweeps.curves import closed_form_curves
 from simspec.sweeps.describe import sweep_manifest
+from simspec.sweeps.executors._base import EXECUTORS, ExecutorConfig
 from simspec.sweeps.join import join
 from simspec.sweeps.plan import SweepPlan
-from simspec.sweeps.store import CURVES, MANIFEST, POINTS, ResultStore
+from simspec.sweeps.store import CURVES, POINTS, ResultStore
 
-EXECUTORS = Registry("simspec.sweeps.executors", "sweep executor")
 Progress = Callable[[int, int], None]
 """Called with (points finished, points in all)."""
 
@@ -49,35 +48,42 @@ def run_sweep(
     command : str
         The command line, kept in the manifest.
     """
-    options = {"workers": workers} if workers is not None and executor != "serial" else {}
-    pool = EXECUTORS.parse({"name": executor, **options})
+    pool = executor_of(executor, workers)
     with ResultStore(output) as store:
         finished = store.finished()
         jobs = plan.jobs(finished)
-        total = len(plan.points)
+        total = plan.num_distinct
         report = progress or _silent
         report(total - len(jobs), total)
         if jobs:
-            _compute(pool.run(jobs), store, finished, report, total - len(jobs), total)
+            with closing(pool.run(jobs)) as results:
+                for done, (key, result) in enumerate(results, start=total - len(jobs) + 1):
+                    store.add(key, result)
+                    report(done, total)
+            # Read back, so that a resumed sweep and an uninterrupted one join the same bytes.
+            finished = store.finished()
         store.write_table(POINTS, join(plan, finished))
         store.write_table(CURVES, closed_form_curves(plan))
-        write_json(output / MANIFEST, sweep_manifest(plan, command))
+        store.write_manifest(sweep_manifest(plan, command))
     return output
 
 
-def _compute(
-    results: Iterator[tuple[str, dict[str, Any]]],
-    store: ResultStore,
-    finished: dict[str, dict[str, Any]],
-    report: Progress,
-    done: int,
-    total: int,
-) -> None:
-    for key, result in results:
-        store.add(key, result)
-        finished[key] = result
-        done += 1
-        report(done, total)
+def executor_of(name: str, workers: int | None = None) -> ExecutorConfig:
+    """Return the executor ``name``.
+
+    Raises
+    ------
+    ConfigError
+        It is unknown, or has no workers to set.
+    """
+    kind = EXECUTORS.config_class(name)
+    if workers is not None and "workers" not in kind.model_fields:
+        raise ConfigError(
+            f"--workers {workers} has no effect with executor {name}; remove one of them"
+        )
+    executor = kind() if workers is None else kind.model_validate({"workers": workers})
+    assert isinstance(executor, ExecutorConfig), name
+    return executor
 
 
 def _silent(done: int, total: int) -> None:

@@ -17,18 +17,19 @@ from a label to the fields it sets together::
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from simspec.scenarios.schema import StrictModel
 
-MAX_POINTS = 1_000_000
+MAX_POINTS = 100_000
+"""Planning takes about a millisecond per point, computing a thousand times as long."""
 
 
 class RangeAxis(StrictModel):
-    """Evenly spaced values, both ends included."""
+    """Evenly spaced values from ``from`` on; ``to`` is included where a step ends on it."""
 
     from_: float = Field(alias="from")
     to: float
@@ -73,36 +74,55 @@ def _spaced(low: float, high: float, num: int, scale: str) -> list[float | int]:
 
 
 def _tidy(value: float) -> float | int:
-    rounded = round(value, 12)
+    """Return 0.3 for 0.30000000000000004, and whole numbers as such."""
+    rounded = float(f"{value:.12g}")
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-Scalar: TypeAlias = Any
-AxisValues: TypeAlias = list[Scalar] | dict[str, dict[str, Any]]
+AxisValues: TypeAlias = list[Any] | dict[str, dict[str, Any]]
 
 
 def _axis(value: Any) -> Any:
-    if isinstance(value, dict) and "from" in value:
+    if isinstance(value, dict) and not isinstance(value.get("from", {}), dict):
         return RangeAxis.model_validate(value).values()
     if isinstance(value, dict):
         bad = [label for label, fields in value.items() if not isinstance(fields, dict)]
         if bad or not value:
             raise PydanticCustomError(
                 "axis_label",
-                "a labelled axis maps each label to the fields it sets; '{label}' does not",
-                {"label": str(bad[0]) if bad else ""},
+                "a labelled axis maps each label to the fields it sets, as in "
+                "'label: {tp: 2}'; {label} does not",
+                {"label": repr(bad[0]) if bad else "an empty one"},
             )
-        return {str(label): fields for label, fields in value.items()}
+        return value
     if not isinstance(value, list) or not value:
         raise PydanticCustomError(
             "axis_values",
-            "an axis is a non-empty list, a range {{from, to, step}} or a mapping from label to "
+            "an axis is a non-empty list, a range {from, to, step} or a mapping from label to "
             "fields",
         )
     return value
 
 
 Axis: TypeAlias = Annotated[AxisValues, BeforeValidator(_axis)]
+
+
+def _equally_long(group: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    lengths = {name: len(values) for name, values in group.items()}
+    if len(set(lengths.values())) > 1:
+        raise PydanticCustomError(
+            "zip_length",
+            "zipped axes need equally many values, these have {lengths}",
+            {"lengths": ", ".join(f"{name}: {length}" for name, length in lengths.items())},
+        )
+    return group
+
+
+ZippedAxes: TypeAlias = Annotated[
+    dict[str, Annotated[list[Any], Field(min_length=1)]],
+    Field(min_length=1),
+    AfterValidator(_equally_long),
+]
 
 
 class ExecutionConfig(StrictModel):
@@ -124,22 +144,18 @@ class SweepConfig(StrictModel):
     name: str = Field(min_length=1, max_length=200)
     description: str = ""
     scenario: dict[str, Any]
-    grid: dict[str, Axis] = Field(min_length=1)
-    zip: list[dict[str, Annotated[list[Any], Field(min_length=1)]]] = Field(default_factory=list)
+    grid: dict[str, Axis] = Field(default_factory=dict)
+    zip: list[ZippedAxes] = Field(default_factory=list)
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     sweep: ExecutionConfig = ExecutionConfig()
 
     @model_validator(mode="after")
-    def _zips_have_equal_length(self) -> SweepConfig:
-        for index, group in enumerate(self.zip):
-            lengths = {name: len(values) for name, values in group.items()}
-            if len(set(lengths.values())) > 1:
-                raise PydanticCustomError(
-                    "zip_length",
-                    "zip[{index}]: zipped axes need equally many values, these have {lengths}",
-                    {
-                        "index": index,
-                        "lengths": ", ".join(f"{n}: {k}" for n, k in lengths.items()),
-                    },
-                )
+    def _has_an_axis(self) -> Self:
+        if not self.grid and not self.zip:
+            raise PydanticCustomError(
+                "no_axis",
+                "nothing varies; give at least one axis under 'grid', as in "
+                "'grid: {{method.exit_layer: [2, 4]}}'",
+                {},
+            )
         return self

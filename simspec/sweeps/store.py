@@ -1,27 +1,33 @@
 """Results of a sweep on disk, written so that nothing computed is lost or computed twice.
 
-``points.jsonl`` is the journal: one line per finished point, appended and flushed by the one
-process that owns the folder (a lock file keeps a second one out). A line torn by ``kill -9`` is
-dropped on reading and its point is computed again. The tables are written from the journal in
-grid order, through a temporary file, so they do not depend on who finished first or how often
-the sweep was interrupted.
+``points.jsonl`` is the journal: a line that says so, then one line per finished point, appended
+and flushed by the one process that owns the folder (a lock file keeps a second one out). A line
+torn by ``kill -9`` is dropped on opening and its point is computed again. The tables are written
+from the journal in grid order, through a temporary file, so they do not depend on who finished
+first or how often the sweep was interrupted.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from simspec.core.errors import ConfigError
+from simspec.core.provenance import to_json, write_atomic
 
 JOURNAL = "points.jsonl"
 POINTS = "points.parquet"
 CURVES = "curves.parquet"
 MANIFEST = "manifest.json"
+_LOCK = ".lock"
+_OURS = {JOURNAL, POINTS, CURVES, MANIFEST, "dashboard.html", _LOCK}
+_HEADER = b'{"journal": "simspec sweep points", "version": 1}\n'
 
 
 class ResultStore:
@@ -35,11 +41,21 @@ class ResultStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._lock: IO[str] | None = None
-        self._journal: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
+        self._journal: IO[bytes] | None = None
 
     def __enter__(self) -> ResultStore:
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            self._close()
+            raise ConfigError(
+                f"{self.directory}: cannot write results here ({error.strerror}); "
+                "choose another folder with --output"
+            ) from error
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -48,39 +64,37 @@ class ResultStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._close()
+
+    def _close(self) -> None:
         for stream in (self._journal, self._lock):
             if stream is not None:
-                stream.close()
+                # A full disk was reported by the write itself; closing tries once more.
+                with suppress(OSError):
+                    stream.close()
         self._journal = self._lock = None
 
     def _open(self) -> None:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            foreign = sorted(p.name for p in self.directory.iterdir() if p.name not in _OURS)
-            if foreign and not (self.directory / JOURNAL).exists():
-                raise ConfigError(
-                    f"{self.directory}: holds other files ({foreign[0]}, …), not sweep results; "
-                    "give an empty or new folder with --output"
-                )
-            self._lock = (self.directory / ".lock").open("a")
-            _lock(self._lock, self.directory)
-            self._drop_torn_line()
-            self._journal = (self.directory / JOURNAL).open("a", encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(
-                f"{self.directory}: cannot write results here ({error.strerror}); "
-                "choose another folder with --output"
-            ) from error
-
-    def _drop_torn_line(self) -> None:
+        check_folder(self.directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.directory / _LOCK).open("ab")
+        _lock(self._lock, self.directory)
+        for leftover in self.directory.glob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
         path = self.directory / JOURNAL
-        if not path.exists():
-            return
+        self._journal = path.open("ab")
         content = path.read_bytes()
         keep = content.rfind(b"\n") + 1
         if keep != len(content):
-            with path.open("r+b") as stream:
-                stream.truncate(keep)
+            self._journal.truncate(keep)
+        if not keep:
+            self._append(_HEADER)
+
+    def _append(self, line: bytes) -> None:
+        assert self._journal is not None, "the store is not open"
+        self._journal.write(line)
+        self._journal.flush()
+        os.fsync(self._journal.fileno())
 
     def finished(self) -> dict[str, dict[str, Any]]:
         """Return every stored result by key (``simspec.sweeps.identity``)."""
@@ -88,12 +102,9 @@ class ResultStore:
 
     def add(self, key: str, result: Mapping[str, Any]) -> None:
         """Append a finished point; it survives a kill right after this call."""
-        assert self._journal is not None, "the store is not open"
-        entry = {"key": key, "result": result}
+        line = json.dumps({"key": key, "result": result}, allow_nan=False)
         try:
-            self._journal.write(json.dumps(entry, sort_keys=True, allow_nan=False) + "\n")
-            self._journal.flush()
-            os.fsync(self._journal.fileno())
+            self._append(line.encode() + b"\n")
         except OSError as error:
             raise ConfigError(
                 f"{self.directory}: cannot write results ({error.strerror}); what was finished "
@@ -107,37 +118,73 @@ class ResultStore:
 
         columns = list(dict.fromkeys(key for row in rows for key in row))
         table = pa.table({c: pa.array(_column([row.get(c) for row in rows])) for c in columns})
+        content = io.BytesIO()
+        pq.write_table(table, content)
+        return self._write(name, content.getvalue())
+
+    def write_manifest(self, manifest: Mapping[str, object]) -> Path:
+        """Write the manifest as canonical JSON, atomically."""
+        return self._write(MANIFEST, to_json(manifest).encode())
+
+    def _write(self, name: str, content: bytes) -> Path:
         target = self.directory / name
-        partial = target.with_suffix(".partial")
         try:
-            pq.write_table(table, partial)
-            partial.replace(target)
+            write_atomic(target, content)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise ConfigError(
                 f"{target}: cannot write ({error.strerror}); finished points are kept"
             ) from error
         return target
 
 
+def check_folder(directory: Path) -> None:
+    """Refuse a folder that holds something else than results of a sweep; change nothing.
+
+    Raises
+    ------
+    ConfigError
+        Other files are there, or a journal that another program wrote.
+    """
+    journal = directory / JOURNAL
+    try:
+        if journal.exists():
+            with journal.open("rb") as stream:
+                first = stream.readline(len(_HEADER))
+            if not _HEADER.startswith(first):
+                raise ConfigError(
+                    f"{journal}: was not written by 'simspec sweep' of this version; choose "
+                    "another folder with --output"
+                )
+        elif directory.exists():
+            foreign = sorted(p.name for p in directory.iterdir() if p.name not in _OURS)
+            if foreign:
+                more = ", …" if len(foreign) > 1 else ""
+                raise ConfigError(
+                    f"{directory}: holds other files ({foreign[0]}{more}), not sweep results; "
+                    "give an empty or new folder with --output"
+                )
+    except OSError as error:
+        raise ConfigError(
+            f"{directory}: cannot be used as a result folder ({error.strerror}); choose another "
+            "one with --output"
+        ) from error
+
+
 def peek(directory: Path) -> dict[str, dict[str, Any]]:
     """Return the stored results of a folder by key, without opening it for writing."""
-    path = directory / JOURNAL
     found: dict[str, dict[str, Any]] = {}
+    path = directory / JOURNAL
     if not path.exists():
         return found
-    with path.open(encoding="utf-8", errors="replace") as stream:
+    with path.open("rb") as stream:
         for line in stream:
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(entry, dict) and {"key", "result"} <= set(entry):
-                found[str(entry["key"])] = entry["result"]
+            if isinstance(entry, dict) and isinstance(entry.get("result"), dict):
+                found[str(entry.get("key"))] = entry["result"]
     return found
-
-
-_OURS = {JOURNAL, POINTS, CURVES, MANIFEST, "dashboard.html", "run.json", ".lock"}
 
 
 def _column(values: list[Any]) -> list[Any]:
@@ -150,7 +197,7 @@ def _column(values: list[Any]) -> list[Any]:
     return values
 
 
-def _lock(stream: IO[str], directory: Path) -> None:
+def _lock(stream: IO[bytes], directory: Path) -> None:
     try:
         import fcntl
     except ImportError:  # Windows has no fcntl; there the folder is not locked

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from simspec.core.errors import DoesNotFit, Infeasible
-from simspec.scenarios.build import Place, build
+from simspec.scenarios.build import Deployment, Place, memory_facts
 from simspec.scenarios.schema import ScenarioConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker needs to compute one point."""
+    """What a worker needs to compute one point.
+
+    The deployment travels with it: a profile edited while the sweep runs changes no point of it.
+    """
 
     key: str
     config: ScenarioConfig
+    deployment: Deployment
     place: Place
 
 
@@ -28,9 +32,11 @@ def compute(job: Job) -> dict[str, Any]:
     from simspec.scenarios.run import simulate_scenario
 
     try:
-        outcome = simulate_scenario(job.config, build(job.config, job.place), job.place)
-    except DoesNotFit as error:
-        return {"status": "does_not_fit", "reason": str(error)}
+        return simulate_scenario(job.config, job.deployment, job.place).as_dict()
     except Infeasible as error:
-        return {"status": "refused", "reason": str(error)}
-    return outcome.as_dict()
+        is_memory = isinstance(error, DoesNotFit)
+        facts = memory_facts(job.deployment)
+        if is_memory:
+            facts["fits"] = False
+        status = "does_not_fit" if is_memory else "refused"
+        return {"status": status, "reason": str(error), "facts": facts}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from simspec.core.errors import ConfigError
 from simspec.core.registry import PluginConfig, Registry
 from simspec.serving.plan import EngineState, SchedulerLimits, SequenceState, StepPlan
 from simspec.serving.preemption._base import Preemption
@@ -39,6 +40,22 @@ class SchedulerConfig(PluginConfig):
             Called when a round's slots cannot be reserved.
         """
         raise TypeError(f"{type(self).__module__}.Config must define build()")
+
+
+def check_round_fits(limits: SchedulerLimits, round_slots: int, method: str) -> None:
+    """Refuse a token budget that holds not even one sequence's round.
+
+    Raises
+    ------
+    ConfigError
+        K + 1 tokens exceed what one step may process.
+    """
+    if round_slots > limits.max_num_batched_tokens:
+        raise ConfigError(
+            f"max_num_batched_tokens is {limits.max_num_batched_tokens}, but one round of "
+            f"{method} takes {round_slots} tokens (K + 1); give at least {round_slots}",
+            field="scheduler.max_num_batched_tokens",
+        )
 
 
 def reserve_rounds(

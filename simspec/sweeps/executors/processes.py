@@ -9,21 +9,24 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import Field
 
 from simspec.core.errors import SimspecError
-from simspec.core.registry import PluginConfig
+from simspec.sweeps.executors._base import ExecutorConfig, Results
 from simspec.sweeps.work import Job, compute
 
+_BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-class Config(PluginConfig):
+
+class Config(ExecutorConfig):
     """A pool of ``workers`` processes (default: one per core)."""
 
     workers: int | None = Field(default=None, ge=1, le=1024)
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def run(self, jobs: Sequence[Job]) -> Results:
         """Yield ``(key, result)`` as points finish.
 
         Raises
@@ -45,24 +48,49 @@ class Config(PluginConfig):
             _stop(pool)
 
 
-def _drain(
-    pool: ProcessPoolExecutor, jobs: Sequence[Job], workers: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def _drain(pool: ProcessPoolExecutor, jobs: Sequence[Job], workers: int) -> Results:
     """Keep a short queue per worker, so that a stop loses only points in flight."""
     waiting = iter(jobs)
     running: dict[Future[dict[str, Any]], str] = {}
-    for job in waiting:
-        running[pool.submit(compute, job)] = job.key
-        if len(running) >= 2 * workers:
-            break
+
+    def submit_next() -> None:
+        for job in waiting:
+            with _worker_surroundings():
+                running[pool.submit(compute, job)] = job.key
+            return
+
+    for _ in range(2 * workers):
+        submit_next()
     while running:
         done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            key = running.pop(future)
-            for job in waiting:
-                running[pool.submit(compute, job)] = job.key
-                break
-            yield key, future.result()
+        failed = [future for future in done if future.exception() is not None]
+        for future in done.difference(failed):
+            # First hand out what is finished: an error below ends the sweep.
+            yield running.pop(future), future.result()
+            if not failed:
+                submit_next()
+        for future in failed:
+            future.result()
+
+
+@contextmanager
+def _worker_surroundings() -> Iterator[None]:
+    """Let processes started inside inherit one BLAS thread each and a blocked Ctrl-C.
+
+    A terminal sends Ctrl-C to the workers too, and one that has not reached its initializer yet
+    would die with a traceback. One thread each, because there is a process for every core.
+    """
+    missing = [name for name in _BLAS_THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(missing, "1"))
+    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
+    try:
+        yield
+    finally:
+        for name in missing:
+            del os.environ[name]
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_worker() -> None:
@@ -86,3 +114,5 @@ def _stop(pool: ProcessPoolExecutor) -> None:
             process.terminate()
     for process in processes:
         process.join(timeout=5)
+        if process.is_alive():
+            process.kill()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from simspec.core.registry import PluginConfig
+from simspec.sweeps.executors._base import ExecutorConfig, Results
 from simspec.sweeps.work import Job, compute
 
 
-class Config(PluginConfig):
+class Config(ExecutorConfig):
     """No options."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def run(self, jobs: Sequence[Job]) -> Results:
         """Yield ``(key, result)`` in order."""
         for job in jobs:
             yield job.key, compute(job)
