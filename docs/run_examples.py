@@ -145,6 +145,7 @@ def shortened(printed: str, notes: Sequence[str]) -> str:
         if note.startswith("keep: "):
             wanted = re.compile(note.removeprefix("keep: "))
             marked = [line if wanted.search(line) else GAP for line in lines]
+            marked = [re.sub(r"\s{8,}│$", "", line) for line in marked]
             lines = [
                 a for a, b in zip(marked, [None, *marked], strict=False) if (a, b) != (GAP, GAP)
             ]
