@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from simspec.core.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from simspec.scenarios.schema import DeploymentConfig
 
 HARDWARE = typer.Option("h100_sxm", "--hardware", help="Profile name or YAML path.")
 MODEL = typer.Option("llama-3.1-8b", "--model", help="Catalog name or config.json path.")
@@ -28,7 +32,7 @@ CONFIDENCE_THRESHOLD = typer.Option(
 ACCEPTANCE = typer.Option(
     None,
     "--acceptance",
-    help="A probability, comma-separated per-position rates, inline YAML, or a YAML file.",
+    help="A probability, comma-separated rates per position, inline YAML, or a YAML file.",
 )
 METHOD_OPTION = typer.Option(
     None, "--method-option", help="Another field of the method, NAME=VALUE; may be repeated."
@@ -57,39 +61,69 @@ def method_mapping(
         "confidence_threshold": confidence_threshold,
     }
     values = {key: value for key, value in given.items() if value is not None}
-    for item in extra or []:
-        key, _, text = item.partition("=")
-        if not key or not text:
-            raise ConfigError(f"--method-option: {item!r} is not NAME=VALUE")
-        values[key] = _yaml_value(text, "--method-option")
     fields = set(METHODS.config_class(name).model_fields) - {"name"}
     for key in values:
         if key not in fields:
             raise ConfigError(
-                f"--{key.replace('_', '-')}: method {name} has no field {key!r}; "
-                f"{nearest(key, fields)}"
+                f"--{key.replace('_', '-')}: method {name} has no such option; "
+                f"{_options_of(name, fields)}"
             )
+    for item in extra or []:
+        key, _, text = item.partition("=")
+        if not key or not text:
+            raise ConfigError(f"--method-option: {item!r} is not NAME=VALUE")
+        if key not in fields:
+            raise ConfigError(
+                f"--method-option: method {name} has no field {key!r}; {nearest(key, fields)}"
+            )
+        if key in values:
+            raise ConfigError(f"--method-option: {key} is given twice; keep one")
+        values[key] = _yaml_value(text, "--method-option")
     return {"name": name, **values}
 
 
+def _options_of(name: str, fields: set[str]) -> str:
+    options = sorted(f"--{field.replace('_', '-')}" for field in fields)
+    return f"its options: {', '.join(options)}" if options else f"{name} has no options"
+
+
 def acceptance_value(text: str | None) -> Any:
-    """Return what ``--acceptance`` says as scenario data (None when it was not given)."""
+    """Return what ``--acceptance`` says as scenario data (None when it was not given).
+
+    Raises
+    ------
+    ConfigError
+        It is in none of the four forms, or the file it names is wrong.
+    """
     if text is None:
         return None
-    parts = [part.strip() for part in text.split(",")]
     try:
-        numbers = [float(part) for part in parts]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        numbers = []
-    if len(numbers) == 1:
-        return numbers[0]
-    if numbers:
-        return numbers
-    if text.lstrip().startswith("{"):
-        return _yaml_value(text, "--acceptance")
-    from simspec.core.yamlio import load_yaml
+        if text.lstrip().startswith(("{", "[")):
+            return _yaml_value(text, "--acceptance")
+        return _acceptance_file(text)
+    return numbers[0] if len(numbers) == 1 else numbers
 
-    return load_yaml(Path(text)).data
+
+def _acceptance_file(text: str) -> Mapping[str, Any]:
+    from simspec.core.yamlio import load_yaml, parse
+    from simspec.decoding._base import ACCEPTANCE_MODELS
+
+    path = Path(text)
+    if not path.exists():
+        raise ConfigError(
+            f"--acceptance: {text!r} is neither a number, nor numbers separated by commas, nor "
+            "inline YAML, nor a file that exists"
+        )
+    document = load_yaml(path)
+    name = document.at(["name"])
+    if name not in ACCEPTANCE_MODELS.names():
+        hint = nearest(str(name), ACCEPTANCE_MODELS.names())
+        raise document.error(["name"], f"unknown acceptance model {name!r}; {hint}")
+    # Checked here, where its lines are known, and again as a part of the deployment.
+    parse(document, ACCEPTANCE_MODELS.config_class(name))
+    return document.data
 
 
 def _yaml_value(text: str, option: str) -> Any:
@@ -98,8 +132,8 @@ def _yaml_value(text: str, option: str) -> Any:
     return loads_yaml(f"value: {text}", option).data["value"]
 
 
-def deployment_config(**fields: Any) -> Any:
-    """Return the validated ``DeploymentConfig`` of command-line fields."""
+def deployment_config(**fields: Any) -> DeploymentConfig:
+    """Return the validated configuration of command-line fields; None means not given."""
     from simspec.core.yamlio import parse_mapping
     from simspec.scenarios.schema import DeploymentConfig
 

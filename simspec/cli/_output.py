@@ -16,11 +16,22 @@ if TYPE_CHECKING:
 JSON_OPTION = typer.Option(False, "--json", help="Print one JSON document to stdout.")
 
 
+WIDTH_OF_A_PIPE = 120
+"""Columns of a table that is not printed on a terminal."""
+
+
+def help_without_command(context: typer.Context) -> None:
+    """Print the help of a group that was called without one of its commands."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 def stdout_console() -> Console:
     """Return the console for results; wide enough not to cut numbers when piped."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Console(width=None if is_terminal else WIDTH_OF_A_PIPE, highlight=False)
 
 
 def stderr_console() -> Console:
@@ -64,6 +75,8 @@ def format_value(value: object) -> str:
         return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.3e}"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={format_value(item)}" for name, item in value.items()) or "–"
     return str(value)
 
 
@@ -77,13 +90,17 @@ def print_rows(title: str, rows: Sequence[Mapping[str, object]], caption: str = 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, caption=caption or None)
+    table = Table()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for name in columns:
         numeric = all(
-            isinstance(row.get(name), int | float | None) or row.get(name) is None for row in rows
+            isinstance(row.get(name), int | float) or row.get(name) is None for row in rows
         )
         table.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(format_value(row.get(name))) for name in columns))
-    stdout_console().print(table)
+    console = stdout_console()
+    # Title and caption stand outside the table, which may be narrower than they are.
+    for part in (title, table, caption):
+        if part:
+            console.print(Text(part) if isinstance(part, str) else part)

@@ -86,8 +86,12 @@ class Registry:
         if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
             raise PydanticCustomError(
                 "plugin_name",
-                "give the name of a {kind}, or a mapping with a key 'name'; {choices}",
-                {"kind": self.kind, "choices": nearest("", self.names())},
+                "give the name of {a} {kind}, or a mapping with a key 'name'; {choices}",
+                {
+                    "a": "an" if self.kind[0] in "aeiou" else "a",
+                    "kind": self.kind,
+                    "choices": nearest("", self.names()),
+                },
             )
         name = str(value["name"])
         if name not in self.names():

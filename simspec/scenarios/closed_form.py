@@ -122,23 +122,12 @@ def estimate(
     result = estimate_round(deployment, batch_size, context_len)
     stats = result.statistics
     tpot_s = float(result.tpot_s)
-    hardware, target = deployment.hardware, deployment.target
+    hardware = deployment.hardware
     seconds = float(result.round_time_s)
     peak = deployment.peak_flop_per_s
     drafted = stats.drafted_per_round
     return {
-        "hardware": hardware.name,
-        "calibrated": hardware.calibrated,
-        "engine": deployment.engine.name,
-        "model": deployment.architecture.name,
-        "method": deployment.method.name,
-        "method_options": deployment.config.method.model_dump(mode="json", exclude={"name"}),
-        "tp": target.tp,
-        "dtype": target.weight_dtype,
-        "kv_dtype": target.kv_dtype,
-        "batch": batch_size,
-        "context": context_len,
-        "acceptance": describe_acceptance(deployment),
+        **_facts(deployment, batch_size, context_len),
         "ttft_ms": prefill_time_s(deployment, prompt_len) * 1e3,
         "tpot_ms": tpot_s * 1e3,
         "step_time_ms": float(result.step_time_s) * 1e3,
@@ -157,6 +146,40 @@ def estimate(
         "bandwidth_utilisation": float(result.bytes_moved)
         / (seconds * hardware.memory_bandwidth_bytes_per_s),
         **memory_facts(deployment),
+        "status": "ok",
+        "reason": None,
+    }
+
+
+def refusal_document(
+    deployment: Deployment, batch_size: int, context_len: int, error: Infeasible
+) -> dict[str, object]:
+    """Return what is known of a point that cannot be: its facts, its memory and why."""
+    does_not_fit = isinstance(error, DoesNotFit)
+    return {
+        **_facts(deployment, batch_size, context_len),
+        **memory_facts(deployment),
+        "fits": deployment.fits and not does_not_fit,
+        "status": "does_not_fit" if does_not_fit else "refused",
+        "reason": str(error),
+    }
+
+
+def _facts(deployment: Deployment, batch_size: int, context_len: int) -> dict[str, object]:
+    config, target = deployment.config, deployment.target
+    return {
+        "hardware": deployment.hardware.name,
+        "calibrated": deployment.hardware.calibrated,
+        "engine": deployment.engine.name,
+        "model": deployment.architecture.name,
+        "method": deployment.method.name,
+        "method_options": config.method.model_dump(mode="json", exclude={"name"}),
+        "tp": target.tp,
+        "dtype": target.weight_dtype,
+        "kv_dtype": target.kv_dtype,
+        "batch": batch_size,
+        "context": context_len,
+        "acceptance": describe_acceptance(deployment),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from simspec.cli import _options as opt
-from simspec.cli._output import JSON_OPTION, print_json, print_rows
+from simspec.cli._output import JSON_OPTION, note, print_json, print_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -48,8 +48,11 @@ def cost(
         kv_dtype=kv_dtype,
         method={"name": "autoregressive"},
     )
+    deployment = build(config)
+    if not deployment.fits:
+        note(f"note: {model} does not fit on {hardware} like this, see 'simspec memory'")
     result = step_breakdown(
-        build(config),
+        deployment,
         batch=batch,
         context=context,
         new_tokens=new_tokens,

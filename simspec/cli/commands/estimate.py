@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
 from simspec.cli import _options as opt
-from simspec.cli._output import JSON_OPTION, print_json, print_pairs
+from simspec.cli._output import JSON_OPTION, note, print_json, print_pairs
 
 
 def register(app: typer.Typer) -> None:
@@ -45,8 +43,9 @@ def estimate(
     --method kangaroo --exit-layer 2 --num-speculative-tokens 6 --confidence-threshold 0
     --acceptance 0.505,0.225,0.10,0.045,0.02,0.007
     """
-    from simspec.core.errors import DoesNotFit
-    from simspec.scenarios.build import build, memory_facts
+    from simspec.core.errors import Infeasible
+    from simspec.scenarios.build import build
+    from simspec.scenarios.closed_form import cautions, refusal_document
     from simspec.scenarios.closed_form import estimate as closed_form
 
     config = opt.deployment_config(
@@ -63,11 +62,13 @@ def estimate(
     )
     deployment = build(config)
     try:
-        values: dict[str, Any] = closed_form(deployment, batch, context, prompt)
-    except DoesNotFit as error:
+        values = closed_form(deployment, batch, context, prompt)
+    except Infeasible as error:
         if as_json:
-            print_json({**memory_facts(deployment), "fits": False, "reason": str(error)})
+            print_json(refusal_document(deployment, batch, context, error))
         raise
+    for caution in cautions(deployment, batch, context):
+        note(f"note: {caution}")
     if as_json:
         print_json(values)
     else:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from simspec.cli._output import JSON_OPTION, print_json, print_pairs, print_rows
+from simspec.cli._output import (
+    JSON_OPTION,
+    help_without_command,
+    print_json,
+    print_pairs,
+    print_rows,
+)
 
-hardware_app = typer.Typer(no_args_is_help=True, help="List and show hardware profiles.")
+hardware_app = typer.Typer(help="List and show hardware profiles.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
+    hardware_app.callback(invoke_without_command=True)(help_without_command)
     app.add_typer(hardware_app, name="hardware")
 
 

@@ -31,7 +31,7 @@ def memory(
 
     Example: simspec memory --hardware h100_sxm --model llama-3.1-70b --tp 4 --context 8192
     """
-    from simspec.scenarios.build import build_without_acceptance, memory_facts
+    from simspec.scenarios.build import build_without_acceptance, memory_facts, require_room
 
     config = opt.deployment_config(
         hardware=hardware,
@@ -44,13 +44,13 @@ def memory(
     )
     deployment = build_without_acceptance(config)
     slots = context + deployment.method.footprint().reserved_slots
-    keys = memory_facts(deployment)
-    capacity = deployment.num_blocks * deployment.block_size_tokens
-    keys["max_sequences"] = capacity // slots
+    most = deployment.kv_capacity_tokens // slots
+    lines = list(deployment.budget.lines())
     if as_json:
-        print_json({**keys, "context": context, "lines": list(deployment.budget.lines())})
+        facts = {**memory_facts(deployment), "fits": most > 0}
+        print_json({**facts, "context": context, "max_sequences": most, "lines": lines})
     else:
-        for line in deployment.budget.lines():
+        for line in lines:
             typer.echo(line)
-        typer.echo(f"at most {keys['max_sequences']:,} sequences of {context:,} tokens")
-    deployment.budget.require(slots)
+        typer.echo(f"at most {most:,} sequences of {context:,} tokens")
+    require_room(deployment, slots)

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    scenario: Path = typer.Argument(help="Scenario YAML, e.g. experiments/azure_replay.yaml."),
+    scenario: Path = typer.Argument(help="Scenario YAML, e.g. experiments/kangaroo_chat.yaml."),
     output: Path | None = typer.Option(None, "--output", "-o", help="Folder for the result."),
     baseline: bool = typer.Option(
         True, "--baseline/--no-baseline", help="Also run autoregression and report the speedup."

@@ -13,6 +13,7 @@ import typer
 from simspec.cli._output import JSON_OPTION, note, print_json, stderr_console
 
 if TYPE_CHECKING:
+    from simspec.sweeps.plan import SweepPlan
     from simspec.sweeps.run import Progress
 
 
@@ -39,8 +40,6 @@ def sweep(
 
     Example: simspec sweep experiments/tau_vs_K.yaml
     """
-    from simspec.reports.dashboards.sweep import write_sweep_dashboard
-    from simspec.reports.summary import sweep_document, sweep_text
     from simspec.scenarios.files import experiment_path
     from simspec.sweeps.plan import plan_sweep
     from simspec.sweeps.run import default_output, run_sweep
@@ -63,6 +62,9 @@ def sweep(
     except KeyboardInterrupt:
         note(f"simspec: interrupted; finished points are kept in {folder}, run again to continue")
         sys.exit(130)
+    from simspec.reports.dashboards.sweep import write_sweep_dashboard
+    from simspec.reports.summary import sweep_document, sweep_text
+
     dashboard = write_sweep_dashboard(folder)
     if as_json:
         print_json({**sweep_document(folder), "dashboard": str(dashboard)})
@@ -76,26 +78,28 @@ def _command(file: Path, output: Path | None) -> str:
     return f"simspec sweep {file}" + (f" --output {output}" if output else "")
 
 
-def _dry_run(plan: object, folder: Path, as_json: bool) -> None:
-    from simspec.sweeps.plan import SweepPlan
-    from simspec.sweeps.store import peek
+def _dry_run(plan: SweepPlan, folder: Path, as_json: bool) -> None:
+    from simspec.sweeps.store import check_folder, peek
 
-    assert isinstance(plan, SweepPlan)
+    check_folder(folder)
+    axes = {axis.name: len(axis.choices) for axis in plan.axes}
+    baselines = sum(point.is_baseline for point in plan.points)
     missing = len(plan.jobs(peek(folder)))
-    document = {
-        "points": len(plan.points),
-        "baselines": sum(point.is_baseline for point in plan.points),
-        "to_compute": missing,
-        "output": str(folder),
-        "axes": {axis.field: len(axis.choices) for axis in plan.axes},
-    }
     if as_json:
-        print_json(document)
+        print_json(
+            {
+                "points": len(plan.points),
+                "baselines": baselines,
+                "to_compute": missing,
+                "output": str(folder),
+                "axes": axes,
+            }
+        )
         return
-    axes = " × ".join(f"{name} ({count})" for name, count in document["axes"].items())  # type: ignore[attr-defined]
+    sizes = " × ".join(f"{name} ({count})" for name, count in axes.items())
     typer.echo(
-        f"{document['points']} points ({document['baselines']} of them autoregressive baselines), "
-        f"{missing} to compute\naxes: {axes}\noutput: {folder}"
+        f"{len(plan.points)} points ({baselines} of them autoregressive baselines), "
+        f"{missing} to compute\naxes: {sizes}\noutput: {folder}"
     )
 
 
