@@ -53,8 +53,24 @@ def simulate_file(
     """
     document = load_yaml(path)
     config = parse(document, ScenarioConfig)
-    place = Place(document)
     _refuse_foreign(output)
+    report = simulate_config(
+        config, {str(path): path.read_bytes()}, Place(document), baseline=baseline, check=check
+    )
+    if output is not None:
+        _write(output, report.document)
+    return report
+
+
+def simulate_config(
+    config: ScenarioConfig,
+    inputs: Mapping[str, bytes],
+    place: Place | None = None,
+    *,
+    baseline: bool = True,
+    check: bool = False,
+) -> SimulationReport:
+    """Simulate a validated scenario; ``inputs`` are the texts it came from, for the manifest."""
     deployment = build(config, place)
     ours = simulate_scenario(config, deployment, place, check=check)
     plain = None
@@ -79,13 +95,11 @@ def simulate_file(
             **metric_columns(plain),
         }
     result["manifest"] = manifest(
-        {str(path): path, **{str(p): p for p in workload.files}},
+        {**inputs, **{str(p): p for p in workload.files}},
         config.simulation.seed,
         scenario=config.model_dump(mode="json"),
         profile_sources=dict(deployment.hardware.sources),
     )
-    if output is not None:
-        _write(output, result)
     return SimulationReport(result, _header(result), _rows(ours, plain))
 
 
@@ -122,7 +136,7 @@ def interval_columns(metric: str, interval: Interval | None) -> dict[str, float 
     }
 
 
-PAIRED = {"speedup": "tpot_ms", "e2e_speedup": "e2e_ms"}
+PAIRED: dict[str, str] = {"speedup": "tpot_ms", "e2e_speedup": "e2e_ms"}
 """Ratio: the metric whose baseline value is divided by the method's, replication by replication."""
 
 
