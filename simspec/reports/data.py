@@ -230,6 +230,26 @@ def sentences_of(manifest: Mapping[str, object], key: str) -> list[str]:
     return [str(value)] if value else []
 
 
+def told_apart(sentences: Sequence[str]) -> list[str]:
+    """Return the first sentence whole and, of each similar one, only where it differs.
+
+    Sentences made from one template repeat most of their words; a reader needs them once.
+    """
+    if len(sentences) < 2:
+        return list(sentences)
+    words = [sentence.split() for sentence in sentences]
+    shortest = min(len(w) for w in words)
+    same = [len({w[i] for w in words}) == 1 for i in range(shortest)]
+    start = same.index(False) if False in same else shortest
+    same = [len({w[-1 - i] for w in words}) == 1 for i in range(shortest - start)]
+    end = same.index(False) if False in same else shortest - start
+    if start + end < max(6, shortest // 2):
+        return list(sentences)
+    lead = max(0, start - 3)
+    middles = [" ".join(w[lead : len(w) - end]) for w in words[1:]]
+    return [sentences[0], *(f"Likewise, but … {middle} …" for middle in middles)]
+
+
 def read_sweep(result_dir: Path) -> SweepData:
     """Read a result directory.
 

@@ -182,7 +182,7 @@ def _stops_paying(view: SweepView) -> Finding:
         where = f"even at the heaviest load compared, {last.load}, " if last.load else ""
         text = (
             f"Within this sweep speculation always pays: {where}{_best_words(view, last)}. "
-            "Where it stops lies outside the loads swept."
+            "If it stops, then outside the loads swept."
         )
         return Finding("stops_paying", "Speculation always pays here", text + tail, "good")
     text = _stop_words(view, known[stop])
@@ -355,24 +355,38 @@ def _undecided(view: SweepView) -> list[Finding]:
 
 
 def _slo(view: SweepView) -> list[Finding]:
-    key = "goodput_requests_per_s"
-    best = view.best(view.shown)
-    baseline = view.data.baseline(best) if best is not None else None
-    if best is None or baseline is None:
-        return []
-    mine, theirs = best.number("slo_attainment"), baseline.number("slo_attainment")
+    """Return the load at which speculation changes the share of good requests most."""
     targets = slo_text(view.data.manifest.get("slo"))
-    if mine is None or theirs is None or not targets:
+    pairs = [pair for verdict in verdicts(view) if (pair := _attainment(view, verdict.point))]
+    if not targets or not pairs:
         return []
-    share, rate = metric("slo_attainment"), metric(key)
+    point, mine, theirs = max(pairs, key=lambda pair: abs(pair[1] - pair[2]))
+    share, rate = metric("slo_attainment"), metric("goodput_requests_per_s")
+    where = f"{view.describe(point)}: "
     text = (
-        f"At the best point {share.text(mine)} of the requests meet {targets}, against "
+        f"{where}{share.text(mine)} of the requests meet {targets}, against "
         f"{share.text(theirs)} under autoregression"
     )
-    good, plain = best.number(key), baseline.number(key)
+    baseline = view.data.baseline(point)
+    good = point.number(rate.key)
+    plain = baseline.number(rate.key) if baseline is not None else None
     if good is not None and plain is not None:
         text += f": a goodput of {rate.text(good)} against {rate.text(plain, unit=False)}"
-    return [Finding("slo", f"{share.text(mine)} within the SLO", text + ".")]
+    if len(pairs) > 1:
+        text += ". No other load differs more"
+    headline = f"{share.text(mine)} instead of {share.text(theirs)} within the SLO"
+    if share.text(mine) == share.text(theirs):
+        headline = f"{share.text(mine)} within the SLO either way"
+    return [Finding("slo", headline, text + ".", "good" if mine > theirs else "neutral")]
+
+
+def _attainment(view: SweepView, point: Point | None) -> tuple[Point, float, float] | None:
+    """Return a point with its share of good requests and that of its baseline."""
+    baseline = view.data.baseline(point) if point is not None else None
+    if point is None or baseline is None:
+        return None
+    mine, theirs = point.number("slo_attainment"), baseline.number("slo_attainment")
+    return None if mine is None or theirs is None else (point, mine, theirs)
 
 
 def slo_text(slo: object) -> str:

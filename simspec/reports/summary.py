@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from simspec.reports.data import Point, SweepData, read_sweep, sentences_of
+from simspec.reports.data import Point, SweepData, read_sweep, sentences_of, told_apart
 from simspec.reports.findings import findings
 from simspec.reports.labels import Metric, metric, shorten, visible
 from simspec.reports.view import SweepView, sweep_view
@@ -47,7 +47,7 @@ def summary(data: SweepData) -> str:
     blocks = [f"# {shorten(visible(data.name), WIDTH - 2)}"]
     if not data.is_calibrated:
         blocks.append(_wrapped("Uncalibrated hardware profile: trust ratios before milliseconds."))
-    acceptance = [visible(text) for text in sentences_of(data.manifest, "acceptance")]
+    acceptance = [visible(text) for text in told_apart(sentences_of(data.manifest, "acceptance"))]
     if len(acceptance) == 1:
         blocks.append(_wrapped(f"Acceptance assumed: {acceptance[0]}"))
     elif acceptance:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simspec.core.errors import ConfigError
-from simspec.reports.data import Point, read_sweep
+from simspec.reports.data import Point, read_sweep, told_apart
 from tests.helpers.fake_results import (
     LOADS,
     failed_row,
@@ -85,6 +85,21 @@ def test_whole_floats_of_a_column_with_gaps_match_integers_of_the_manifest(tmp_p
     data = read_sweep(write_fake_results(tmp_path, points=rows, manifest=fake_manifest(axes=axes)))
     assert data.axes[0].values == (3, 4)
     assert data.axes[0].says(data.points[1].axis_value(data.axes[0])) == "K = 3"
+
+
+def test_similar_sentences_are_told_once_and_then_apart() -> None:
+    """The first stands whole, the others only where they differ, with a little before it."""
+    one, two = (
+        f"rates of the paper at exit layer {e} move by {d} per layer; source: a figure"
+        for e, d in ((2, "+0"), (3, "+0.2"))
+    )
+    assert told_apart([one, two]) == [
+        one,
+        "Likewise, but … at exit layer 3 move by +0.2 …",
+    ]
+    assert told_apart(["a b c d", "w x y z"]) == ["a b c d", "w x y z"]
+    assert told_apart([one]) == [one]
+    assert told_apart([]) == []
 
 
 def test_a_point_without_results_has_no_numbers() -> None:

@@ -96,7 +96,7 @@ def test_always_and_never_are_said_as_such(tmp_path: Path) -> None:
     found = said(always)["stops_paying"]
     assert found.headline == "Speculation always pays here"
     assert "1.30×" in found.text
-    assert "outside the loads swept" in found.text
+    assert "If it stops, then outside the loads swept" in found.text
     never = viewed(tmp_path / "b", grid(dict.fromkeys(LOADS, (0.9, 1.01))))
     found = said(never)["stops_paying"]
     assert found.headline == "Speculation never pays here"
@@ -203,11 +203,26 @@ def test_the_slo_is_compared_with_autoregression(tmp_path: Path) -> None:
         {**method_row("calm", 2, 1.5), **good},
         {**method_row("calm", 4, 1.4), **good},
     ]
-    text = said(viewed(tmp_path, rows, slo={"ttft_ms": 500, "tpot_ms": 25}))["slo"].text
+    found = said(viewed(tmp_path, rows, slo={"ttft_ms": 500, "tpot_ms": 25}))["slo"]
+    assert found.headline == "98.0% instead of 91.0% within the SLO"
+    text = found.text
     assert "98.0%" in text
     assert "91.0%" in text
     assert "TTFT ≤ 500 ms and TPOT ≤ 25 ms" in text
     assert "4.90 requests/s against 4.55" in text
+
+
+def test_the_slo_is_shown_where_it_differs_most(tmp_path: Path) -> None:
+    """At a calm load everybody meets it; the finding names the load where that changes."""
+    rows = grid({"calm": (1.6, 1.5), "busy": (1.3, 1.2)})
+    for row in rows:
+        speculative = row["method.name"] == "kangaroo"
+        row["slo_attainment"] = 1.0 if row["load"] == "calm" else 0.9 if speculative else 0.3
+    text = said(viewed(tmp_path, rows))["slo"].text
+    assert "load: busy" in text
+    assert "90.0%" in text
+    assert "30.0%" in text
+    assert "No other load differs more" in text
 
 
 def test_one_replication_has_no_interval_and_says_so(tmp_path: Path) -> None:

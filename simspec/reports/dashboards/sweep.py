@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simspec.reports.dashboards._table import Table, points_table
-from simspec.reports.data import SweepData, read_sweep, sentences_of, text_of
+from simspec.reports.data import SweepData, read_sweep, sentences_of, text_of, told_apart
 from simspec.reports.figures import (
     latency_cdf,
     round_time,
@@ -25,7 +25,7 @@ from simspec.reports.findings import (
     slo_text,
     verdicts,
 )
-from simspec.reports.labels import metric, shorten, visible
+from simspec.reports.labels import axis_label, metric, shorten, visible
 from simspec.reports.page import Page, payload
 from simspec.reports.spec import FigureSpec, Selector
 from simspec.reports.view import DEFAULT_METRICS, SweepView, axis_selectors, sweep_view
@@ -120,7 +120,9 @@ def sweep_page(data: SweepData) -> Page:
         "contents": sections,
         "tiles": list(_tiles(view, found)),
         "findings": found,
-        "acceptance": [visible(text) for text in sentences_of(data.manifest, "acceptance")],
+        "acceptance": [
+            visible(text) for text in told_apart(sentences_of(data.manifest, "acceptance"))
+        ],
         "assumptions": [visible(text) for text in _assumptions(data, left_out)],
         "sources": _sources(data.manifest),
         "cards": cards,
@@ -271,16 +273,16 @@ def _tiles(view: SweepView, found: Sequence[Finding]) -> Iterator[Tile]:
 def _stop_tile(view: SweepView) -> Tile:
     known = [v for v in verdicts(view) if v.pays is not None]
     best = view.best(view.shown)
-    detail = "by the best configuration at each load"
+    detail = "by the best configuration of each load"
     if best is not None and view.data.curves:
         limits = [break_even_batch(c) for c in best_curves(view, best).values()]
         if len(limits) == 1 and limits[0] is not None:
             detail += f"; closed form of the best point: batch {limits[0]:.0f}"
     if not any(v.pays for v in known):
-        return Tile("Speculation", "never pays here", detail, "bad")
+        return Tile("Speculation", "never pays", detail, "bad")
     stop = next((v for v in known if not v.pays), None)
     if stop is None:
-        return Tile("Speculation", "always pays here", detail, "good")
+        return Tile("Speculation", "always pays", f"at every load swept, {detail}", "good")
     return Tile("Stops paying at", stop.load, detail)
 
 
@@ -304,7 +306,7 @@ def _facts(data: SweepData) -> list[tuple[str, str]]:
 
 
 def _assumptions(data: SweepData, left_out: str) -> list[str]:
-    stated = [f"Load {text}" for text in sentences_of(data.manifest, "workload")]
+    stated = _workload(data)
     stated += sentences_of(data.manifest, "assumptions")
     if not data.is_calibrated:
         stated.append(
@@ -317,6 +319,21 @@ def _assumptions(data: SweepData, left_out: str) -> list[str]:
             "the point."
         )
     return [*stated, left_out] if left_out else stated
+
+
+def _workload(data: SweepData) -> list[str]:
+    """Return the sentence of each load, in the order of the load axis."""
+    listed = data.manifest.get("workload")
+    if not isinstance(listed, Mapping):
+        return [f"Workload: {text}" for text in sentences_of(data.manifest, "workload")]
+    load = data.axis("load")
+    order = {text: i for i, text in enumerate(load.texts)} if load is not None else {}
+    loads = sorted(listed, key=lambda name: order.get(str(name), len(order)))
+    sentences = told_apart([str(listed[name]) for name in loads])
+    return [
+        f"Load {name}: {text}" if len(loads) > 1 else f"Workload: {text}"
+        for name, text in zip(loads, sentences, strict=True)
+    ]
 
 
 def _sources(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -344,7 +361,7 @@ def _manifest_rows(manifest: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         text = slo_text(value) if key == "slo" else _named(value)
         if text:
             yield (
-                "SLO" if key == "slo" else visible(key.replace("_", " ").capitalize()),
+                "SLO" if key == "slo" else visible(axis_label(key)),
                 visible(shorten(text, 400)),
             )
 

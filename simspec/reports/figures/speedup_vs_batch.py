@@ -123,15 +123,19 @@ def _caption(
     fixed = rows[0].get(CONTEXT)
     if CONTEXT not in chosen and isinstance(fixed, int | float):
         said.append(f"context {value_text(fixed)} tokens")
-    limits = []
+    limits: list[str] = []
+    sides: set[str] = set()
     for name, curve in zip(names, curves, strict=True):
         points = [(b, s) for b, row in sorted(curve.items()) if (s := finite(row["speedup"]))]
         limit = break_even_batch(points) if points else None
         if limit is not None:
             limits.append(f"{limit:.0f} ({name})")
         elif points:
-            side = "always above 1" if points[-1][1] > 1 else "never above 1"
+            side = "none, always above 1" if points[-1][1] > 1 else "none, never above 1"
+            sides.add(side)
             limits.append(f"{side} ({name})")
+    if len(sides) == 1 and all("none" in text for text in limits):
+        limits = list(sides)
     lead = f"Closed form at {', '.join(said)}. " if said else "Closed form. "
     return f"{lead}Break-even batch: {', '.join(limits)}." if limits else lead.strip()
 
