@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simspec.memory.blocks import BlockPool
 from simspec.serving.plan import EngineState, SchedulerLimits, SequenceState, StepPlan
 from simspec.serving.records import Fate, RunRecords
 
@@ -36,6 +37,7 @@ def after_step(
     _law(13, all(chunk > 0 for chunk in plan.chunks), f"empty prompt chunk in {plan.chunks}")
     for sequence in state.running:
         _kv_matches_text(sequence)
+        _no_spare_blocks(sequence, state.blocks)
     for sequence in state.waiting:
         held = sequence.context_len + sequence.capacity_tokens
         _law(14, held == 0, f"waiting request {sequence.request_id} holds KV")
@@ -112,6 +114,13 @@ def _kv_matches_text(sequence: SequenceState) -> None:
     if kept >= sequence.prefill_target:
         text = sequence.prompt_len + sequence.emitted - 1
         _law(12, kept == text, f"{name} keeps {kept} KV tokens of {text}")
+
+
+def _no_spare_blocks(sequence: SequenceState, blocks: BlockPool) -> None:
+    kept = max(sequence.context_len, sequence.prefill_target)
+    due = blocks.blocks_for(kept) * blocks.block_size_tokens
+    _law(12, sequence.capacity_tokens == due, f"request {sequence.request_id} keeps blocks for"
+         f" {sequence.capacity_tokens} tokens, {due} are due")  # fmt: skip
 
 
 def _tokens_add_up(records: RunRecords) -> None:

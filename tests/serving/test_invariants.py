@@ -83,6 +83,7 @@ def state() -> EngineState:
         (4, lambda e: e.blocks.allocate(7, 1)),
         (12, lambda e: setattr(e.running[0], "context_len", 19)),
         (12, lambda e: setattr(e.running[0], "context_len", 33)),
+        (12, lambda e: (e.blocks.allocate(0, 1), setattr(e.running[0], "capacity_tokens", 48))),
         (13, lambda e: setattr(e, "running", e.running * 9)),
         (14, lambda e: setattr(e.waiting[0], "context_len", 1)),
         (14, lambda e: setattr(e.waiting[0], "prefill_target", 4)),

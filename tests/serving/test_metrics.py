@@ -24,17 +24,17 @@ def whole(run: RunRecords, slo: Slo | None = None, roofs: Roofs | None = None) -
     return summarise(run, slo, roofs=roofs, warmup=0.0, cooldown=0.0)
 
 
-def token_times(max_draft: int, alpha: float) -> tuple[RunRecords, list[list[float]]]:
+def token_times(max_draft: int, alpha: float, policy: str) -> tuple[RunRecords, list[list[float]]]:
     """A run with stalls and preemptions, and the time of every token of every request."""
     times: dict[int, list[float]] = {}
     load = poisson(12, 100.0, prompt_len=12, output_len=15, seed=3)
-    drawn = setup(load, max_draft=max_draft, alpha=alpha, num_blocks=60, block_size_tokens=1)
-    finished = simulate(drawn)
+    given = {"max_draft": max_draft, "alpha": alpha, "num_blocks": 60, "block_size_tokens": 1}
+    finished = simulate(setup(load, scheduler=limits(policy), **given))  # type: ignore[arg-type]
     for stop in [*finished.steps.end_s.tolist(), finished.end_s + 1]:
         # Stopped just after each step, a run shows how many tokens everybody has by then.
         at = np.nextafter(stop, math.inf)
-        seen = simulate(setup(load, max_draft=max_draft, alpha=alpha, num_blocks=60,
-                              block_size_tokens=1, max_simulated_s=float(at)))  # fmt: skip
+        stopped = setup(load, scheduler=limits(policy), max_simulated_s=float(at), **given)  # type: ignore[arg-type]
+        seen = simulate(stopped)
         for request_id, emitted in zip(
             seen.requests.request_id.tolist(), seen.requests.emitted.tolist(), strict=True
         ):
@@ -43,10 +43,11 @@ def token_times(max_draft: int, alpha: float) -> tuple[RunRecords, list[list[flo
     return finished, [times[i] for i in sorted(times)]
 
 
+@pytest.mark.parametrize("policy", ["continuous", "prefill_first"])
 @pytest.mark.parametrize(("max_draft", "alpha"), [(0, 0.0), (3, 0.6)])
-def test_latencies_are_those_of_the_tokens(max_draft: int, alpha: float):
+def test_latencies_are_those_of_the_tokens(max_draft: int, alpha: float, policy: str):
     """TTFT, TPOT, ITL and E2E equal what a client computes from the times of its tokens."""
-    run, times = token_times(max_draft, alpha)
+    run, times = token_times(max_draft, alpha, policy)
     assert run.requests.num_preemptions.sum() > 0
     arrivals = run.requests.arrival_s
     got = whole(run)
@@ -61,10 +62,11 @@ def test_latencies_are_those_of_the_tokens(max_draft: int, alpha: float):
     assert got["longest_gap_ms"] == pytest.approx(1e3 * np.mean(longest))
 
 
+@pytest.mark.parametrize("policy", ["continuous", "prefill_first"])
 @pytest.mark.parametrize(("max_draft", "alpha"), [(0, 0.0), (3, 0.6)])
-def test_pooled_gaps_are_those_of_the_tokens(max_draft: int, alpha: float):
+def test_pooled_gaps_are_those_of_the_tokens(max_draft: int, alpha: float, policy: str):
     """Pooled ITL is the sample of all differences of token times, zeros in bursts included."""
-    run, times = token_times(max_draft, alpha)
+    run, times = token_times(max_draft, alpha, policy)
     # The window of rates must hold every token: pretend that the clock was stopped.
     object.__setattr__(run, "num_not_arrived", 1)
     gaps = np.concatenate([np.diff(t) for t in times])

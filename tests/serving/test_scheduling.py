@@ -86,15 +86,28 @@ def test_a_sequence_without_budget_sits_out_and_nobody_is_admitted():
     assert contents(plan) == ([100, 101], [])
 
 
+class ToTheBack:
+    """Preemption that sends the latest sequence to the end of the queue."""
+
+    def evict(self, engine: EngineState) -> SequenceState:
+        victim = engine.running.pop()
+        engine.blocks.free(victim.request_id)
+        engine.waiting.append(victim)
+        return victim
+
+
 def test_nobody_is_admitted_in_a_step_that_preempts():
-    """The blocks just taken from a victim are for the rounds, not for a newcomer."""
-    engine = state(10, decoding=3, num_blocks=6)
+    """The blocks just taken from a victim are for the rounds, even if one is left over."""
+    engine = state(10, decoding=3, num_blocks=7)
     for sequence in engine.running:
-        sequence.context_len, sequence.prefill_target = 32, 16
-    plan = scheduler("continuous").schedule(engine)
+        sequence.context_len = 32
+    config = SCHEDULERS.config_class("continuous")()
+    assert isinstance(config, SchedulerConfig)
+    plan = config.build(limits(), 1, ToTheBack()).schedule(engine)
     assert [s.request_id for s in plan.preempted] == [102]
     assert contents(plan) == ([100, 101], [])
-    assert [s.request_id for s in engine.waiting] == [102, 0]
+    assert [s.request_id for s in engine.waiting] == [0, 102]
+    assert engine.blocks.num_free_blocks == 1
 
 
 def test_prefill_first_stops_the_rounds_for_prompts():

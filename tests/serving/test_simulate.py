@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from simspec.core.errors import ConfigError
+from simspec.cost.work import Pass, Rows
 from simspec.serving.records import Fate
 from simspec.serving.simulate import simulate
 from simspec.workloads.request import Request
-from tests.serving.fakes import FakeAcceptance, FakeCost, limits, poisson, setup, together
+from tests.serving.fakes import (
+    FakeAcceptance,
+    FakeCost,
+    FakePrice,
+    limits,
+    poisson,
+    setup,
+    together,
+)
 
 ONE_SECOND = FakeCost(pass_s=1.0, token_s=0.0, kv_token_s=0.0)
 
@@ -38,10 +49,11 @@ def test_a_prompt_longer_than_the_budget_is_split():
 def test_rounds_of_a_perfect_draft():
     """With everything accepted a round yields K + 1 tokens, cut at the end of the answer."""
     cost = FakeCost(pass_s=1.0, token_s=0.0, kv_token_s=0.0)
-    run = simulate(setup(together((10, 6)), max_draft=2, alpha=1.0, cost=cost), check=True)
-    assert run.steps.emitted.tolist() == [1, 3, 2]
+    run = simulate(setup(together((10, 5)), max_draft=2, alpha=1.0, cost=cost), check=True)
+    assert run.steps.emitted.tolist() == [1, 3, 1]
+    # The last round is counted whole, although one token was missing.
     assert run.steps.accepted.tolist() == [0, 2, 2]
-    assert run.steps.cut_tokens.tolist() == [0, 0, 1]
+    assert run.steps.cut_tokens.tolist() == [0, 0, 2]
     # Two draft passes and one target pass per round.
     assert run.requests.last_token_s.tolist() == [1.0 + 3.0 + 3.0]
 
@@ -99,6 +111,33 @@ def test_the_clock_can_be_stopped():
     assert run.requests.queue_s.tolist() == [0.0, 3.5]
     assert run.num_not_arrived == 1
     assert run.end_s == 4.5
+
+
+def test_a_run_ends_with_its_last_departure():
+    """A clock that may go on longer adds no idle time to the run."""
+    load = together((10, 4))
+    short = simulate(setup(load, cost=ONE_SECOND))
+    longer = simulate(setup(load, cost=ONE_SECOND, max_simulated_s=100.0), check=True)
+    assert longer.end_s == 4.0
+    assert longer.digest() == short.digest()
+
+
+def test_the_work_of_prompt_chunks():
+    """n tokens after c: c + n keys are read, n (c + (n + 1) / 2) pairs attend, one row at last."""
+    seen: list[Rows] = []
+
+    class Watch(FakeCost):
+        def step(self, passes: Sequence[Pass], num_sequences: int) -> FakePrice:
+            seen.extend(rows for work in passes for rows in work.rows if rows.kind == "prefill")
+            return super().step(passes, num_sequences)
+
+    simulate(
+        setup(together((25, 1), (4, 1)), cost=Watch(), scheduler=limits(max_num_batched_tokens=20))
+    )
+    assert seen == [
+        Rows("prefill", 1, 20, 20, sum(range(1, 21)), 0),
+        Rows("prefill", 2, 5 + 4, 25 + 4, sum(range(21, 26)) + sum(range(1, 5)), 2),
+    ]
 
 
 def test_what_can_never_fit_is_refused_with_numbers():

@@ -66,3 +66,16 @@ def test_a_queue_that_drains_is_stable():
     burst = [Request(i, 0.0, 10, 5) for i in range(200)]
     later = [Request(200 + i, 20.0 + i, 10, 5) for i in range(50)]
     assert assess(simulate(setup([*burst, *later]))).is_stable
+
+
+def test_a_queue_that_shrinks_is_stable():
+    """A backlog of a slow beginning that is being worked off was not made by the load."""
+    # 200 services of three times the length: 275 wait in the middle, about 150 at the end.
+    service = iter([3 * SERVICE_S] * 200 + [SERVICE_S] * 800)
+    run = simulate(
+        setup(poisson(1000, 40.0, 1, 1), cost=ServiceTime(lambda: next(service)),
+              scheduler=limits(max_num_seqs=1))
+    )  # fmt: skip
+    verdict = assess(run)
+    assert verdict.is_stable
+    assert verdict.queue_growth_per_s < -5
