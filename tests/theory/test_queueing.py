@@ -51,7 +51,7 @@ def test_mean_wait(load: float, service: Callable[[int], Callable[[], float]], s
     waits = []
     for seed in range(REPLICATIONS):
         run = single_server(load, seed, service(seed), WARMUP[load] + MEASURED[load])
-        waits.append(float(run.requests.queue_s[WARMUP[load]:].mean()))
+        waits.append(float(run.requests.queue_s[WARMUP[load] :].mean()))
     interval = mean_interval(waits)
     theory = load * MEAN_S * (1.0 + squared_cv) / (2.0 * (1.0 - load))
     assert interval.low is not None
