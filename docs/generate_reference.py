@@ -23,9 +23,12 @@ import typer.models
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+import simspec
 from simspec.cli.main import app
 from simspec.core._field_types import describe, options_of
 from simspec.core.registry import Registry
+from simspec.core.resources import data_dir
+from simspec.core.yamlio import load_yaml
 from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS
 from simspec.decoding.acceptance._common import BetaConfidence
 from simspec.hardware import engine_schema, schema
@@ -41,7 +44,7 @@ from simspec.scenarios.schema import (
 )
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS
-from simspec.sweeps.run import EXECUTORS
+from simspec.sweeps.executors._base import EXECUTORS
 from simspec.sweeps.schema import ExecutionConfig, RangeAxis, SweepConfig
 from simspec.workloads._base import ARRIVALS, IMPORTERS, LENGTHS
 from simspec.workloads.lengths.lognormal import LognormalSide
@@ -286,19 +289,24 @@ def packaged() -> str:
     engines = [(name, load_engine(name).description) for name in engine_names()]
     models = [(name, load_model(name).source) for name in catalog_names()]
     profiles = [(n, load_profile(packaged_profile_path(n)).source) for n in profile_names()]
+    examples = [
+        (f"experiments/{path.name}", str(load_yaml(path).data["description"]))
+        for path in sorted(data_dir("experiments").glob("*.yaml"))
+    ]
     parts = []
     for kind, rows in (
         ("`hardware`", hardware),
         ("`engine`", engines),
         ("`model`", models),
         ("`workload.lengths.profile`", profiles),
+        ("experiment", examples),
     ):
         listed = [[f"`{name}`", " ".join(text.split())] for name, text in rows]
         parts.append(table([kind, ""], listed))
     return "\n\n".join(parts)
 
 
-# -- the part of reference/cli.md ----------------------------------------------
+# -- the parts of reference/cli.md and api.md ----------------------------------------------
 
 
 def commands() -> str:
@@ -356,6 +364,22 @@ def _written(value: object) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+def interface() -> str:
+    """Return what ``import simspec`` offers, with signatures and docstrings."""
+    parts = []
+    for name in sorted(simspec.__all__, key=lambda name: (name[0].isupper(), name)):
+        item = getattr(simspec, name)
+        if name.startswith("__"):
+            continue
+        if isinstance(item, type):
+            parts += [f"## `{name}`", first_paragraph(item)]
+            continue
+        signature = str(inspect.signature(item)).replace("'", "")
+        text = inspect.getdoc(item) or ""
+        parts += [f"## `{name}`", f"```python\n{name}{signature}\n```", f"```text\n{text}\n```"]
+    return "\n\n".join(parts)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "scenario": lambda: fields(ScenarioConfig),
     "scheduler": lambda: fields(SchedulerConfig),
@@ -381,6 +405,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "dtypes": dtypes,
     "packaged": packaged,
     "commands": commands,
+    "interface": interface,
 }
 
 

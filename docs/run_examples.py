@@ -32,8 +32,9 @@ from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
-    r"(?P<notes>(?:<!-- [^\n]* -->\n)*)"
-    r"(?P<indent> *)```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=indent)```$",
+    r"^(?P<notes>(?:<!-- [^\n]* -->\n)*)"
+    r"(?P<indent> *)(?P<fence>`{3,})(?P<language>\w+)(?P<info>[^\n]*)\n"
+    r"(?P<body>.*?)^(?P=indent)(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
 GAP = "..."

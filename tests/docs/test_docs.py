@@ -17,7 +17,7 @@ from simspec.hardware.load import engine_names, hardware_names
 from simspec.models.hf_config import catalog_names
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS
-from simspec.sweeps.run import EXECUTORS
+from simspec.sweeps.executors._base import EXECUTORS
 from simspec.workloads._base import ARRIVALS, IMPORTERS, LENGTHS
 from tests.docs.pages import DOCS, PAGES, relative, script
 from tests.helpers.shared import REPO_ROOT
@@ -149,6 +149,29 @@ def test_results_page_names_every_column() -> None:
     for column in (*PAIRED, *memory, "step_time_ms", "status", "reason", "point_id"):
         assert f"`{column}`" in results, column
     assert [name for name in METRICS if f"`{name}`" not in metrics] == []
+
+
+def test_the_python_of_the_interface_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Copied from the page, it prints a speedup and a time."""
+    page = (DOCS / "reference/api.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert code is not None
+    exec(compile(code[1], "api.md", "exec"), {})
+    speedup, milliseconds = map(float, capsys.readouterr().out.split())
+    assert 0.5 < speedup < 5
+    assert milliseconds > 1
+
+
+def test_commands_on_pages_exist() -> None:
+    """No page speaks of a command that was renamed or has gone."""
+    reference = (DOCS / "reference/cli.md").read_text(encoding="utf-8")
+    known = {command.split()[0] for command in re.findall(r"^## `simspec (.+)`", reference, re.M)}
+    for page in [*PAGES, REPO_ROOT / "CONTRIBUTING.md"]:
+        text = page.read_text(encoding="utf-8")
+        shell = "".join(re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S))
+        used = re.findall(r"(?:`|\$ )simspec ([a-z]+)", text)
+        used += re.findall(r"^simspec ([a-z]+)", shell, re.M)
+        assert set(used) <= known, f"{relative(page)}: {set(used) - known}"
 
 
 def test_readme_commands_are_the_ones_people_type(monkeypatch: pytest.MonkeyPatch) -> None:
