@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from simspec.reports.dashboards._table import Table, points_table
-from simspec.reports.data import SweepData, read_sweep, sentences_of, text_of, told_apart
+from simspec.reports.dashboards._parts import Card, Report, Tile, figure_card
+from simspec.reports.dashboards._table import points_table
+from simspec.reports.data import SweepData, read_sweep
 from simspec.reports.figures import (
     latency_cdf,
     round_time,
@@ -17,15 +17,13 @@ from simspec.reports.figures import (
     tau_vs_k,
 )
 from simspec.reports.findings import (
-    Finding,
     best_curves,
     break_even_batch,
     findings,
     pays,
-    slo_text,
     verdicts,
 )
-from simspec.reports.labels import axis_label, metric, shorten, visible
+from simspec.reports.labels import metric
 from simspec.reports.page import Page, payload
 from simspec.reports.spec import FigureSpec, Selector
 from simspec.reports.view import DEFAULT_METRICS, SweepView, axis_selectors, sweep_view
@@ -34,50 +32,6 @@ PAYLOAD_BYTES = 700_000
 """Data the figures may take: with Plotly, table and text the page stays below 6 MB."""
 
 DASHBOARD = "dashboard.html"
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A selector as the page shows it."""
-
-    id: str
-    label: str
-    options: Sequence[str]
-    default: int
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A place for one figure."""
-
-    name: str
-    title: str
-    short: str
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """A section of the page with one or more figures."""
-
-    id: str
-    title: str
-    lead: str
-    panels: Sequence[Panel]
-    controls: Sequence[Control]
-    wide: bool = True
-    marks: Sequence[tuple[str, str]] = ()
-    reset: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One key number at the top."""
-
-    label: str
-    value: str
-    detail: str
-    tone: str = "neutral"
 
 
 def write_sweep_dashboard(result_dir: Path) -> Path:
@@ -100,40 +54,20 @@ def sweep_page(data: SweepData) -> Page:
     """Return the page of a sweep."""
     view = sweep_view(data)
     view, selectors, figures, left_out = _within_budget(view)
-    found = findings(view)
     cards = list(_cards(view, figures, selectors))
-    table = points_table(view)
-    sections = [("findings", "Findings")]
-    sections += [
-        (card.id, "Heat map" if card.id == "fig-tau_vs_k" else card.title) for card in cards
-    ]
-    sections += [
-        ("assumptions", "Assumptions"),
-        ("points", "All points"),
-        ("manifest", "Reproduce"),
-    ]
-    sweep = {
-        "name": visible(data.name),
-        "description": visible(text_of(data.manifest, "description")),
-        "facts": _facts(data),
-        "calibrated": data.is_calibrated,
-        "contents": sections,
-        "tiles": list(_tiles(view, found)),
-        "findings": found,
-        "acceptance": [
-            visible(text) for text in told_apart(sentences_of(data.manifest, "acceptance"))
-        ],
-        "assumptions": [visible(text) for text in _assumptions(data, left_out)],
-        "sources": _sources(data.manifest),
-        "cards": cards,
-        "table": table,
-        "command": _command(data.manifest),
-        "manifest": list(_manifest_rows(data.manifest)),
-        "inputs": _inputs(data.manifest),
-        "manifest_json": json.dumps(data.manifest, indent=2, ensure_ascii=False),
-    }
-    title = f"{shorten(visible(data.name), 80)} · simspec sweep"
-    return Page("sweep.html.j2", title, selectors, figures, {"sweep": sweep})
+    return Report(
+        kind="sweep",
+        data=data,
+        tiles=list(_tiles(view)),
+        findings_title="What this sweep says",
+        findings=findings(view),
+        cards=cards,
+        figures=figures,
+        selectors=selectors,
+        table_title="All points",
+        table=points_table(view),
+        note=left_out,
+    ).page()
 
 
 def _figures(view: SweepView) -> list[FigureSpec]:
@@ -192,14 +126,15 @@ def _cards(
     }
     for spec in pair:
         wide = len(pair) == 1
-        yield _card(spec.name, spec.title, leads[spec.name], [spec], selectors, wide=wide)
+        yield figure_card(spec.name, spec.title, leads[spec.name], [spec], selectors, wide=wide)
     if (spec := by_name.get("round_time")) is not None:
         lead = "Mean parts of one engine step with a decoding round in it."
-        yield _card(spec.name, spec.title, lead, [spec], selectors)
+        yield figure_card(spec.name, spec.title, lead, [spec], selectors)
     latencies = [spec for spec in figures if spec.name.startswith("latency_")]
     if latencies:
-        lead = "All requests of all replications: the best configuration against autoregression."
-        yield _card("latency", "How latency is distributed", lead, latencies, selectors)
+        lead = "The best configuration against autoregression; quantiles over requests, averaged "
+        lead += "over replications."
+        yield figure_card("latency", "How latency is distributed", lead, latencies, selectors)
 
 
 def _heat_map_card(view: SweepView, spec: FigureSpec, selectors: Sequence[Selector]) -> Card:
@@ -209,7 +144,7 @@ def _heat_map_card(view: SweepView, spec: FigureSpec, selectors: Sequence[Select
     if spec.picks:
         marks.append(("chosen", "chosen: click a cell, or use the selectors, to follow it below"))
     marks.append(("hatched", "no result"))
-    card = _card(spec.name, spec.title, "", [spec], selectors)
+    card = figure_card(spec.name, spec.title, "", [spec], selectors)
     return replace(card, marks=tuple(marks), reset=bool(view.varied), title=_plane_title(view))
 
 
@@ -220,32 +155,7 @@ def _plane_title(view: SweepView) -> str:
     return f"{y.label} against {across}" if y is not None else f"By {across}"
 
 
-def _card(
-    card_id: str,
-    title: str,
-    lead: str,
-    specs: Sequence[FigureSpec],
-    selectors: Sequence[Selector],
-    *,
-    wide: bool = True,
-) -> Card:
-    by_id = {selector.id: selector for selector in selectors}
-    used = list(dict.fromkeys(name for spec in specs for name in spec.uses))
-    controls = [
-        Control(name, by_id[name].label, by_id[name].options, by_id[name].default) for name in used
-    ]
-    panels = [_panel(spec) for spec in specs]
-    return Card(f"fig-{card_id}", title, lead, panels, controls, wide)
-
-
-def _panel(spec: FigureSpec) -> Panel:
-    layout = spec.base["layout"]
-    height = layout.get("height", 360) if isinstance(layout, Mapping) else 360
-    short = spec.name.removeprefix("latency_").upper()
-    return Panel(spec.name, spec.title, short, int(height))
-
-
-def _tiles(view: SweepView, found: Sequence[Finding]) -> Iterator[Tile]:
+def _tiles(view: SweepView) -> Iterator[Tile]:
     best = view.best(view.shown)
     rank = view.primary
     if best is not None:
@@ -284,120 +194,3 @@ def _stop_tile(view: SweepView) -> Tile:
     if stop is None:
         return Tile("Speculation", "always pays", f"at every load swept, {detail}", "good")
     return Tile("Stops paying at", stop.load, detail)
-
-
-def _facts(data: SweepData) -> list[tuple[str, str]]:
-    names = (
-        ("Hardware", ("hardware",)),
-        ("Model", ("model",)),
-        ("Engine", ("engine",)),
-        ("Workload", ("workload", "profile")),
-    )
-    varied = {axis.field for axis in data.axes if len(axis.values) > 1}
-    facts = []
-    for label, keys in names:
-        if label.lower() in varied:
-            facts.append((label, "varied"))
-        elif text := text_of(data.manifest, *keys):
-            facts.append((label, visible(text)))
-    if slo := slo_text(data.manifest.get("slo")):
-        facts.append(("SLO", slo))
-    return facts
-
-
-def _assumptions(data: SweepData, left_out: str) -> list[str]:
-    stated = _workload(data)
-    stated += sentences_of(data.manifest, "assumptions")
-    if not data.is_calibrated:
-        stated.append(
-            "Uncalibrated: the constants of the hardware profile are not fitted to measurements "
-            "of this device; trust ratios before milliseconds."
-        )
-    if not any("speedup" in text.lower() for text in stated):
-        stated.append(
-            "Speedup is the time per output token (TPOT) of autoregression divided by that of "
-            "the point."
-        )
-    return [*stated, left_out] if left_out else stated
-
-
-def _workload(data: SweepData) -> list[str]:
-    """Return the sentence of each load, in the order of the load axis."""
-    listed = data.manifest.get("workload")
-    if not isinstance(listed, Mapping):
-        return [f"Workload: {text}" for text in sentences_of(data.manifest, "workload")]
-    load = data.axis("load")
-    order = {text: i for i, text in enumerate(load.texts)} if load is not None else {}
-    loads = sorted(listed, key=lambda name: order.get(str(name), len(order)))
-    sentences = told_apart([str(listed[name]) for name in loads])
-    return [
-        f"Load {name}: {text}" if len(loads) > 1 else f"Workload: {text}"
-        for name, text in zip(loads, sentences, strict=True)
-    ]
-
-
-def _sources(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return, by hardware profile, which source each group of its numbers names."""
-    listed = manifest.get("profile_sources")
-    if not isinstance(listed, Mapping):
-        return []
-    return [
-        (visible(str(name)), [(visible(str(k)), visible(str(v))) for k, v in groups.items()])
-        for name, groups in listed.items()
-        if isinstance(groups, Mapping)
-    ]
-
-
-_SHOWN_ELSEWHERE = {
-    "name", "scenario", "description", "acceptance", "assumptions", "command", "axes", "metrics",
-    "inputs", "columns", "kind", "workload", "profile_sources",
-}  # fmt: skip
-
-
-def _manifest_rows(manifest: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    for key, value in manifest.items():
-        if key in _SHOWN_ELSEWHERE or value is None:
-            continue
-        text = slo_text(value) if key == "slo" else _named(value)
-        if text:
-            yield (
-                "SLO" if key == "slo" else visible(axis_label(key)),
-                visible(shorten(text, 400)),
-            )
-
-
-def _named(value: object) -> str:
-    """Return the name of something that has one, else everything in it."""
-    name = value.get("name") if isinstance(value, Mapping) else None
-    return str(name) if name else _flat(value)
-
-
-def _flat(value: object) -> str:
-    if isinstance(value, Mapping):
-        simple = {k: v for k, v in value.items() if isinstance(v, str | int | float | bool)}
-        return ", ".join(f"{key} {_flat(item)}" for key, item in simple.items())
-    if isinstance(value, list):
-        return ", ".join(_flat(item) for item in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
-
-
-def _command(manifest: Mapping[str, object]) -> str:
-    command = manifest.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else []
-    return visible(" ".join(words) if words else text_of(manifest, "command"))
-
-
-def _inputs(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    listed = manifest.get("inputs")
-    if not isinstance(listed, Mapping):
-        return []
-    rows = []
-    for name, value in listed.items():
-        digest = value.get("sha256", "") if isinstance(value, Mapping) else value
-        rows.append((visible(str(name)), visible(str(digest))))
-    return rows
-
-
-__all__ = ["DASHBOARD", "Table", "sweep_page", "write_sweep_dashboard"]

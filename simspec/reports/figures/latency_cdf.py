@@ -1,7 +1,8 @@
 """Distribution of one latency over requests: best configuration against autoregression.
 
-Drawn from 101 stored quantiles pooled over the replications; the latency target is a vertical
-line. The axis ends at the 99.5th percentile so that one straggler does not flatten the rest.
+Drawn from 101 stored quantiles over requests, averaged over replications; the latency target is
+a vertical line. The axis ends at the 99.5th percentile so that one straggler does not flatten
+the rest.
 """
 
 from __future__ import annotations
