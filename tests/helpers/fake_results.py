@@ -25,6 +25,10 @@ THRESHOLDS = (0.0, 0.2, 0.4, 0.6, 0.8)
 LOADS = {"one user": 1.0, "4 requests/s": 9.0, "12 requests/s": 34.0, "20 requests/s": 130.0}
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 NUM_LAYERS = 32
+ACCEPTANCE = (
+    "Kangaroo's published consistent acceptance on Vicuna-7B for positions 1-6 is 0.505, 0.225, "
+    "0.10, 0.045, 0.02, 0.007; confidence follows Beta(4.5, 1.8)."
+)
 SLO = {"ttft_ms": 500.0, "tpot_ms": 20.0}
 
 
@@ -59,8 +63,7 @@ def fake_manifest(**changes: Any) -> dict[str, Any]:
         "model": "vicuna-7b",
         "engine": "vllm",
         "calibrated": False,
-        "acceptance": "Kangaroo's published consistent acceptance on Vicuna-7B for positions 1-6 "
-        "is 0.505, 0.225, 0.10, 0.045, 0.02, 0.007; confidence follows Beta(4.5, 1.8).",
+        "acceptance": ACCEPTANCE,
         "assumptions": [
             "Prompt and output lengths follow the Azure 2023 conversation trace.",
             "KV is read once per pass, however many tokens a sequence verifies.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from simspec.reports.dashboards._table import Table
-from simspec.reports.data import SweepData, sentences_of, text_of, told_apart
+from simspec.reports.data import NAME_WIDTH, SweepData, sentences_of, text_of, told_apart
 from simspec.reports.findings import Finding, slo_text
 from simspec.reports.labels import axis_label, shorten, visible
 from simspec.reports.page import Page
@@ -157,7 +157,7 @@ def _facts(data: SweepData) -> list[tuple[str, str]]:
     for label, keys in names:
         if label.lower() in varied:
             facts.append((label, "varied"))
-        elif text := text_of(data.manifest, *keys):
+        elif (text := text_of(data.manifest, *keys)) and len(text) <= NAME_WIDTH:
             facts.append((label, visible(text)))
     if slo := slo_text(data.manifest.get("slo")):
         facts.append(("SLO", slo))
