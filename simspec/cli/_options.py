@@ -87,8 +87,11 @@ def _options_of(name: str, fields: set[str]) -> str:
     return f"its options: {', '.join(options)}" if options else f"{name} has no options"
 
 
-def acceptance_value(text: str | None) -> Any:
+def acceptance_value(text: str | None, method: Mapping[str, Any]) -> Any:
     """Return what ``--acceptance`` says as scenario data (None when it was not given).
+
+    Bare numbers for a method that exits on confidence mean a calibrated drafter
+    (:mod:`simspec.decoding.acceptance._shorthand`); the report says so.
 
     Raises
     ------
@@ -103,7 +106,18 @@ def acceptance_value(text: str | None) -> Any:
         if text.lstrip().startswith(("{", "[")):
             return _yaml_value(text, "--acceptance")
         return _acceptance_file(text)
+    if _exits_on_confidence(method) and all(0.0 <= number <= 1.0 for number in numbers):
+        from simspec.decoding.acceptance._shorthand import calibrated_beta
+
+        return calibrated_beta(numbers)
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _exits_on_confidence(method: Mapping[str, Any]) -> bool:
+    from simspec.decoding._base import METHODS
+
+    field = METHODS.config_class(str(method["name"])).model_fields.get("confidence_threshold")
+    return field is not None and method.get("confidence_threshold", field.default) != 0
 
 
 def _acceptance_file(text: str) -> Mapping[str, Any]:

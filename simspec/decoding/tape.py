@@ -72,6 +72,10 @@ class RoundStatistics:
     drafted_pmf: npt.NDArray[np.float64]
     accepted_pmf: npt.NDArray[np.float64]
 
+    def __post_init__(self) -> None:
+        for law in (self.drafted_pmf, self.accepted_pmf):
+            assert abs(float(law.sum()) - 1.0) < 1e-6, f"not a probability law: {law}"
+
     @property
     def drafted_per_round(self) -> float:
         """E[m]."""

@@ -48,6 +48,9 @@ def estimate(
     from simspec.scenarios.closed_form import cautions, refusal_document
     from simspec.scenarios.closed_form import estimate as closed_form
 
+    decoding = opt.method_mapping(
+        method, exit_layer, num_speculative_tokens, confidence_threshold, method_option
+    )
     config = opt.deployment_config(
         hardware=hardware,
         model=model,
@@ -55,10 +58,8 @@ def estimate(
         tp=tp,
         dtype=dtype,
         kv_dtype=kv_dtype,
-        method=opt.method_mapping(
-            method, exit_layer, num_speculative_tokens, confidence_threshold, method_option
-        ),
-        acceptance=opt.acceptance_value(acceptance),
+        method=decoding,
+        acceptance=opt.acceptance_value(acceptance, decoding),
     )
     deployment = build(config)
     try:

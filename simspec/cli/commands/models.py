@@ -52,8 +52,22 @@ def list_(as_json: bool = JSON_OPTION) -> None:
     rows = [_summary(name) for name in catalog_names()]
     if as_json:
         print_json({"models": rows})
-    else:
-        print_rows("Models (kv_bytes_per_token: bf16, one GPU)", rows)
+        return
+    short = {
+        "name": "name",
+        "layers": "num_layers",
+        "hidden": "hidden_size",
+        "heads": "num_heads",
+        "KV heads": "num_kv_heads",
+        "FFN": "intermediate_size",
+        "vocab": "vocab_size",
+        "parameters": "params_total",
+        "KV B/token": "kv_bytes_per_token",
+    }
+    print_rows(
+        "Models (KV bytes per token: bf16, one GPU)",
+        [{label: row[key] for label, key in short.items()} for row in rows],
+    )
 
 
 @models_app.command()

@@ -72,13 +72,26 @@ class Confidence:
 @lru_cache(maxsize=64)
 def _beta_logit_table(a: float, b: float) -> tuple[Array, Array]:
     """Return ``z`` and ``logit(F^-1(Phi(z)))``; both tails keep their relative precision."""
-    from scipy.special import betaincinv, ndtr
+    from scipy.special import ndtr
 
     z = np.linspace(-Z_MAX, Z_MAX, _TABLE_SIZE)
-    smallest = np.finfo(np.float64).tiny
-    confidence = np.maximum(betaincinv(a, b, ndtr(z)), smallest)
-    complement = np.maximum(betaincinv(b, a, ndtr(-z)), smallest)
-    return z, np.log(confidence) - np.log(complement)
+    return z, np.log(_beta_quantile(a, b, ndtr(z))) - np.log(_beta_quantile(b, a, ndtr(-z)))
+
+
+def _beta_quantile(a: float, b: float, probability: Array) -> Array:
+    """Return the quantiles of Beta(a, b), positive also where the exact value underflows.
+
+    For a and b near 1, SciPy 1.17 gives NaN for probabilities below about 1e-14. There the lower
+    tail ``F(x) = x**a / (a B(a, b)) (1 + O(x))`` is exact to double precision.
+    """
+    from scipy.special import betaincinv, betaln
+
+    quantile = np.asarray(betaincinv(a, b, probability))
+    lost = np.isnan(quantile)
+    if lost.any():
+        log_mass = np.log(probability[lost]) + np.log(a) + betaln(a, b)
+        quantile[lost] = np.exp(log_mass / a)
+    return np.maximum(quantile, np.finfo(np.float64).tiny)
 
 
 def logit(probability: float) -> float:
