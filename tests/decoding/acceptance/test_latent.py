@@ -102,9 +102,9 @@ def test_the_quantile_table_inverts_the_beta_law(a: float, b: float) -> None:
     z, log_odds = _beta_logit_table(a, b)
     assert np.isfinite(log_odds).all()
     assert (np.diff(log_odds) >= 0).all()
-    inside = np.abs(log_odds) < 30
-    confidence = 1.0 / (1.0 + np.exp(-log_odds[inside]))
-    lower = inside & (log_odds < 0)
-    low = 1.0 / (1.0 + np.exp(-log_odds[lower]))
-    np.testing.assert_allclose(betainc(a, b, low), ndtr(z[lower]), rtol=1e-3, atol=1e-300)
-    np.testing.assert_allclose(betainc(a, b, confidence), ndtr(z[inside]), atol=1e-7)
+    p, confidence = ndtr(z), 1.0 / (1.0 + np.exp(-log_odds))
+    lower = (log_odds < 0) & (log_odds > -300)
+    # SciPy itself is only good to about 1 % of p in the last 1e-13, where nobody looks.
+    rtol = np.where(p[lower] < 1e-13, 0.02, 1e-5)
+    assert (np.abs(betainc(a, b, confidence[lower]) - p[lower]) <= rtol * p[lower]).all()
+    np.testing.assert_allclose(betainc(a, b, confidence), p, atol=1e-7)
