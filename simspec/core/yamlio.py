@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from simspec.core._explain import Problem, child, explain, shown, silent_coercions
+from simspec.core._explain import Problem, child, explain, explained, shown, silent_coercions
 from simspec.core._yaml_nodes import YamlProblem, read_yaml
 from simspec.core.errors import ConfigError
 
@@ -200,6 +200,23 @@ def parse_mapping(
         What messages begin with, for example ``"command line"``.
     """
     return parse(Document(dict(data), where), model, error=error)
+
+
+def nested(model: type[M], value: object) -> M:
+    """Validate a model inside a validator of another one; its mistakes keep their sentences.
+
+    pydantic forgets the inner model when it merges the errors, and with it which fields would
+    have been valid there.
+
+    Raises
+    ------
+    ValidationError
+        For the surrounding validation to collect.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as failure:
+        raise explained(failure, model, value) from None
 
 
 def dotted(field_path: FieldPath) -> str:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from simspec.core.yamlio import nested
 from simspec.scenarios.schema import StrictModel
 
 MAX_POINTS = 100_000
@@ -84,7 +85,7 @@ AxisValues: TypeAlias = list[Any] | dict[str, dict[str, Any]]
 
 def _axis(value: Any) -> Any:
     if isinstance(value, dict) and not isinstance(value.get("from", {}), dict):
-        return RangeAxis.model_validate(value).values()
+        return nested(RangeAxis, value).values()
     if isinstance(value, dict):
         bad = [label for label, fields in value.items() if not isinstance(fields, dict)]
         if bad or not value:
