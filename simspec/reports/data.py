@@ -107,7 +107,7 @@ class Point:
 
     def axis_value(self, axis: Axis) -> Value:
         """Return the point's value on an axis; a zipped axis joins its columns."""
-        return _axis_cell(self.row, axis.field)
+        return axis_cell(self.row, axis.field)
 
     def number(self, key: str) -> float | None:
         """Return a finite number, or None; points without results have none.
@@ -325,7 +325,7 @@ def _axes(manifest: Mapping[str, object], rows: Sequence[Mapping[str, object]]) 
         if not field or any(part not in rows[0] for part in _parts(field, rows[0])):
             continue
         known = [_scalar(v) for v in _list(entry.get("values"))]
-        seen = [_axis_cell(row, field) for row in rows]
+        seen = [axis_cell(row, field) for row in rows]
         label = entry.get("label")
         axes.append(Axis(field, str(label) if label else None, _ordered(known, seen)))
     return _zipped(axes, rows)
@@ -341,7 +341,7 @@ def _zipped(axes: Sequence[Axis], rows: Sequence[Mapping[str, object]]) -> tuple
             continue
         first = joined[partner]
         field = f"{first.field}+{axis.field}"
-        values = _ordered([], [_axis_cell(row, field) for row in rows])
+        values = _ordered([], [axis_cell(row, field) for row in rows])
         joined[partner] = Axis(field, None, values)
     return tuple(joined)
 
@@ -349,7 +349,7 @@ def _zipped(axes: Sequence[Axis], rows: Sequence[Mapping[str, object]]) -> tuple
 def _move_together(a: Axis, b: Axis, rows: Sequence[Mapping[str, object]]) -> bool:
     if len(a.values) != len(b.values) or len(a.values) < 2:
         return False
-    pairs = {(_axis_cell(row, a.field), _axis_cell(row, b.field)) for row in rows}
+    pairs = {(axis_cell(row, a.field), axis_cell(row, b.field)) for row in rows}
     return len(pairs) == len(a.values)
 
 
@@ -368,7 +368,13 @@ def _ordered(known: Sequence[Value], seen: Sequence[Value]) -> tuple[Value, ...]
     return tuple(found.values())
 
 
-def _axis_cell(row: Mapping[str, object], field: str) -> Value:
+def has_axis(row: Mapping[str, object], field: str) -> bool:
+    """Return whether a row has the column of an axis, or all columns of a zipped one."""
+    return all(part in row for part in _parts(field, row))
+
+
+def axis_cell(row: Mapping[str, object], field: str) -> Value:
+    """Return a row's value on an axis; a zipped axis joins its columns."""
     parts = [row.get(part) for part in _parts(field, row)]
     if len(parts) > 1:
         return None if None in parts else " · ".join(value_text(_scalar(part)) for part in parts)

@@ -10,7 +10,7 @@ import math
 import textwrap
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from simspec.reports.data import Point, SweepData, read_sweep, sentences_of, told_apart
@@ -21,6 +21,7 @@ from simspec.reports.view import SweepView, sweep_view
 WIDTH = 96
 """Wrap sentences at this many columns."""
 MAX_CELL = 60
+MAX_ROWS = 40
 _COLUMNS = ("tpot_ms", "ttft_ms", "throughput_tokens_per_s", "goodput_requests_per_s")
 _HEADS = {
     "tpot_ms": "TPOT ms",
@@ -63,7 +64,8 @@ def sweep_document(result_dir: Path) -> dict[str, object]:
     """Return the summary of a result directory as plain data.
 
     ``best`` and ``baseline`` are rows of ``points.parquet`` without quantiles and empty cells;
-    ``by_load`` has such a pair for each load, smallest first.
+    ``by_condition`` has such a pair for each load (smallest first) and each value of the axes
+    that are neither the method's nor the load.
 
     Raises
     ------
@@ -72,8 +74,6 @@ def sweep_document(result_dir: Path) -> dict[str, object]:
     """
     data = read_sweep(result_dir)
     view = sweep_view(data)
-    load = view.roles.load
-    positions = range(len(load.values)) if load is not None else range(1)
     return {
         "name": data.name,
         "output": str(result_dir),
@@ -82,14 +82,21 @@ def sweep_document(result_dir: Path) -> dict[str, object]:
         "points": len(data.points),
         "status": dict(Counter(point.status for point in data.points)),
         **_pair(view, view.shown),
-        "by_load": [
-            {"load": load.values[i] if load is not None else None, **_pair(view, view.at_load(i))}
-            for i in positions
+        "by_condition": [
+            {**_condition(view, setting, i), **_pair(view, view.at_load(i, setting))}
+            for setting in view.setting_choices()
+            for i in range(view.num_loads)
         ],
         "findings": [
             {"kind": f.kind, "headline": f.headline, "text": f.text} for f in findings(view)
         ],
     }
+
+
+def _condition(view: SweepView, setting: Mapping[str, int], position: int) -> dict[str, object]:
+    load = view.roles.load
+    named = {axis.field: axis.values[setting[axis.field]] for axis in view.settings}
+    return {**named, load.field: load.values[position]} if load is not None else dict(named)
 
 
 def _pair(view: SweepView, points: Sequence[Point]) -> dict[str, object]:
@@ -116,28 +123,32 @@ def load_table(view: SweepView) -> str:
     load = view.roles.load
     metrics = [metric(key) for key in _COLUMNS if view.data.has(key)]
     has_speedup = view.data.has("speedup")
-    heads = [load.label] if load is not None else []
-    heads += ["Configuration", *(["Speedup (95% interval)"] if has_speedup else [])]
+    leads = [axis.label for axis in view.settings] + ([load.label] if load is not None else [])
+    heads = [*leads, "Configuration", *(["Speedup (95% interval)"] if has_speedup else [])]
     heads += [_HEADS[m.key] for m in metrics]
-    rows = []
-    for position in range(len(load.values) if load is not None else 1):
-        candidates = view.at_load(position)
-        best = view.best(candidates)
-        lead = [view.load_text(position)] if load is not None else []
-        if best is None:
-            rows.append([*lead, _why_empty(candidates), *([""] * (len(heads) - len(lead) - 1))])
-            continue
-        rows.append([*lead, *_row(view, best, metrics, has_speedup=has_speedup)])
-        baseline = view.data.baseline(best)
-        if baseline is not None:
-            rows.append([*lead, *_row(view, baseline, metrics, has_speedup=has_speedup)])
-    return markdown_table(heads, rows, num_text=len(heads) - len(metrics) - has_speedup)
+    rows: list[list[str]] = []
+    for setting in view.setting_choices():
+        for position in range(view.num_loads):
+            lead = [axis.texts[setting[axis.field]] for axis in view.settings]
+            lead += [view.load_text(position)] if load is not None else []
+            candidates = view.at_load(position, setting)
+            best = view.best(candidates)
+            if best is None:
+                blank = [""] * (len(heads) - len(lead) - 1)
+                rows.append([*lead, _why_empty(candidates), *blank])
+                continue
+            for point in (best, view.data.baseline(best)):
+                if point is not None:
+                    rows.append([*lead, *_row(view, point, metrics, has_speedup=has_speedup)])
+    table = markdown_table(heads, rows[:MAX_ROWS], num_text=len(heads) - len(metrics) - has_speedup)
+    rest = len(rows) - MAX_ROWS
+    return f"{table}\n\n{rest} more rows are in the dashboard." if rest > 0 else table
 
 
 def _row(
     view: SweepView, point: Point, metrics: Sequence[Metric], *, has_speedup: bool
 ) -> list[str]:
-    cells = [view.describe(point, without=[view.roles.load])]
+    cells = [view.describe(point, without=[*view.settings, view.roles.load])]
     if has_speedup:
         cells.append("" if point.is_baseline else _speedup(point))
     return [*cells, *(m.text(point.number(m.key), unit=False) for m in metrics)]

@@ -77,8 +77,8 @@ class SweepView:
     metrics: tuple[Metric, ...]
     """Columns with a finite value somewhere; the first one ranks the points."""
     by_coordinates: Mapping[tuple[int | None, ...], Point]
-    by_load: Mapping[int | None, Sequence[Point]]
-    """Shown points by index on the load axis; under 0 when there is none."""
+    by_condition: Mapping[tuple[int | None, ...], Sequence[Point]]
+    """Shown points by index on each setting and on the load (0 without a load axis)."""
     lean: bool = False
     """Leave out what a page with thousands of points has no room for."""
 
@@ -139,9 +139,43 @@ class SweepView:
             parts.append(axis.says(value))
         return ", ".join(parts) or "the only point"
 
-    def at_load(self, position: int) -> list[Point]:
-        """Return the shown points at one load; all of them when the sweep has no load axis."""
-        return list(self.by_load.get(position, ()))
+    @property
+    def settings(self) -> tuple[Axis, ...]:
+        """Varied axes that are neither the method's nor the load: hardware, model, ...
+
+        A speedup compares a setting with itself, so nothing is chosen across them.
+        """
+        return tuple(axis for axis in self.conditions if axis is not self.roles.load)
+
+    def setting_choices(self) -> list[dict[str, int]]:
+        """Return the combinations of settings that were run, by field; ``[{}]`` without any."""
+        found = {key[:-1]: None for key in self.by_condition}
+        fields = [axis.field for axis in self.settings]
+        whole = (tuple(i for i in key if i is not None) for key in found)
+        return [
+            dict(zip(fields, key, strict=True)) for key in sorted(whole) if len(key) == len(fields)
+        ]
+
+    def setting_text(self, setting: Mapping[str, int]) -> str:
+        """Return a combination of settings in words, empty without any."""
+        return ", ".join(
+            axis.says(axis.values[setting[axis.field]])
+            for axis in self.settings
+            if axis.field in setting
+        )
+
+    def at_load(self, position: int, setting: Mapping[str, int] | None = None) -> list[Point]:
+        """Return the shown points at one load, under one setting or under all of them."""
+        if setting is not None:
+            key = (*(setting[axis.field] for axis in self.settings), position)
+            return list(self.by_condition.get(key, ()))
+        groups = (points for key, points in self.by_condition.items() if key[-1] == position)
+        return [point for points in groups for point in points]
+
+    @property
+    def num_loads(self) -> int:
+        """Loads of the sweep; 1 without a load axis."""
+        return len(self.roles.load.values) if self.roles.load is not None else 1
 
     def load_text(self, position: int) -> str:
         """Return the name of a load."""
@@ -158,12 +192,13 @@ def sweep_view(data: SweepData) -> SweepView:
     metrics = _metrics(data, shown)
     view = SweepView(data, roles, shown, metrics, {}, {})
     by_coordinates = {view.coordinates(point): point for point in shown}
-    by_load: dict[int | None, list[Point]] = {}
+    by_condition: dict[tuple[int | None, ...], list[Point]] = {}
+    settings, load = view.settings, roles.load
     for point in shown:
-        load = roles.load
         position = load.index(point.axis_value(load)) if load is not None else 0
-        by_load.setdefault(position, []).append(point)
-    return dataclasses.replace(view, by_coordinates=by_coordinates, by_load=by_load)
+        key = (*(axis.index(point.axis_value(axis)) for axis in settings), position)
+        by_condition.setdefault(key, []).append(point)
+    return dataclasses.replace(view, by_coordinates=by_coordinates, by_condition=by_condition)
 
 
 def axis_selectors(view: SweepView, best: Point | None) -> list[Selector]:

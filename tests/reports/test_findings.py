@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from simspec.reports.data import read_sweep
-from simspec.reports.findings import Finding, best_curves, break_even_batch, findings, verdicts
+from simspec.reports.findings import Finding, findings
+from simspec.reports.verdicts import best_curves, break_even_batch, verdicts
 from simspec.reports.view import SweepView, sweep_view
 from tests.helpers.fake_results import failed_row, fake_manifest, write_fake_results
 
@@ -223,6 +224,45 @@ def test_the_slo_is_shown_where_it_differs_most(tmp_path: Path) -> None:
     assert "90.0%" in text
     assert "30.0%" in text
     assert "No other load differs more" in text
+
+
+def hardware_grid(speedups: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
+    """Return baselines and the points K = 2 and K = 4 of each device, slower ones first."""
+    rows = []
+    for index, (device, pair) in enumerate(speedups.items()):
+        tpot = 20.0 / (1 + index)
+        rows.append(baseline_row("calm", tpot, hardware=device))
+        rows += [
+            {**method_row("calm", k, s, tpot=tpot), "hardware": device}
+            for k, s in zip((2, 4), pair, strict=True)
+        ]
+    return rows
+
+
+HARDWARE_AXES = [AXES[0], {"field": "hardware", "label": None, "values": ["slow", "fast"]}]
+
+
+def test_a_verdict_is_given_for_each_device_not_across_them(tmp_path: Path) -> None:
+    """A ratio on one device says nothing of another; both are told, and which is faster in ms."""
+    rows = hardware_grid({"slow": (1.5, 1.4), "fast": (0.95, 0.9)})
+    view = viewed(tmp_path, rows, axes=HARDWARE_AXES)
+    told = [f for f in findings(view) if f.kind == "stops_paying"]
+    assert [f.headline for f in told] == [
+        "Speculation always pays here (hardware: slow)",
+        "Speculation never pays here (hardware: fast)",
+    ]
+    fastest = said(view)["fastest"]
+    assert "Autoregressive, hardware: fast is the fastest: 10.0 ms" in fastest.text
+
+
+def test_many_settings_are_counted_instead(tmp_path: Path) -> None:
+    """With more settings than fit in a list, the outcomes are counted."""
+    names = [f"gpu{i}" for i in range(8)]
+    rows = hardware_grid({name: (1.5 if i < 5 else 0.9, 0.8) for i, name in enumerate(names)})
+    axes = [AXES[0], {"field": "hardware", "label": None, "values": names}]
+    (told,) = [f for f in findings(viewed(tmp_path, rows, axes=axes)) if f.kind == "stops_paying"]
+    assert told.headline == "Pays at every load in 5 of 8"
+    assert "pays at every load in 5, never pays in 3" in told.text
 
 
 def test_one_replication_has_no_interval_and_says_so(tmp_path: Path) -> None:

@@ -54,11 +54,38 @@ def test_the_document_is_json_with_the_same_keys_as_the_table(tmp_path: Path) ->
     assert again["status"] == {"ok": 292, "unstable": 12}
     assert again["best"]["speedup"] > 1
     assert again["best"]["speedup_ci95_low"] < again["best"]["speedup"]
-    assert [entry["load"] for entry in again["by_load"]] == list(LOADS)
-    for entry in again["by_load"]:
+    assert [entry["load"] for entry in again["by_condition"]] == list(LOADS)
+    for entry in again["by_condition"]:
         assert entry["baseline"]["method.name"] == "autoregressive"
         assert entry["baseline"]["load"] == entry["load"]
     assert {"best", "stops_paying"} <= {finding["kind"] for finding in again["findings"]}
+
+
+def test_every_setting_has_its_own_lines(tmp_path: Path) -> None:
+    """Devices are not mixed: each has its best configuration and its baseline."""
+    rows = [
+        fake_row({"method.name": name, "hardware": device, "load": load}, 4)
+        for name in ("autoregressive", "kangaroo")
+        for device in ("h100", "l40s")
+        for load in ("calm", "busy")
+    ]
+    axes = [
+        {"field": "hardware", "label": None, "values": ["h100", "l40s"]},
+        {"field": "load", "label": None, "values": ["calm", "busy"]},
+    ]
+    manifest = fake_manifest(axes=axes)
+    write_fake_results(tmp_path, points=rows, manifest=manifest, with_curves=False)
+    table = [line for line in sweep_text(tmp_path).splitlines() if line.startswith("| h100")]
+    assert len(table) == 4
+    conditions = sweep_document(tmp_path)["by_condition"]
+    assert isinstance(conditions, list)
+    assert [(c["hardware"], c["load"]) for c in conditions] == [
+        ("h100", "calm"),
+        ("h100", "busy"),
+        ("l40s", "calm"),
+        ("l40s", "busy"),
+    ]
+    assert all(c["best"]["hardware"] == c["hardware"] for c in conditions)
 
 
 def test_several_acceptance_sentences_are_all_printed(tmp_path: Path) -> None:

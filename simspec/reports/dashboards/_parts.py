@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from simspec.reports.dashboards._table import Table
 from simspec.reports.data import NAME_WIDTH, SweepData, sentences_of, text_of, told_apart
-from simspec.reports.findings import Finding, slo_text
+from simspec.reports.findings import Finding
 from simspec.reports.labels import axis_label, shorten, visible
 from simspec.reports.page import Page
+from simspec.reports.phrases import slo_text
 from simspec.reports.spec import FigureSpec, Selector
 
 TEMPLATE = "report.html.j2"

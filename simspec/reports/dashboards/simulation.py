@@ -15,10 +15,12 @@ from simspec.reports.dashboards._parts import Card, Report, Tile, figure_card
 from simspec.reports.dashboards._table import Cell, Column, Row, Table
 from simspec.reports.data import BASELINE, METHOD, Axis, Point, SweepData, finite
 from simspec.reports.figures import latency_cdf, round_time
-from simspec.reports.findings import Finding, includes_one, pays, ratio_text, slo_text, tpot_text
+from simspec.reports.findings import Finding
 from simspec.reports.labels import METRICS, Metric, method_title, metric, visible
 from simspec.reports.page import Page
+from simspec.reports.phrases import ratio_text, slo_text, tpot_text
 from simspec.reports.spec import FigureSpec
+from simspec.reports.verdicts import includes_one, pays
 from simspec.reports.view import DRAFT_LENGTH, EXIT_LAYER, THRESHOLD, SweepView, sweep_view
 
 RESULT = "result.json"

@@ -16,16 +16,12 @@ from simspec.reports.figures import (
     speedup_vs_load,
     tau_vs_k,
 )
-from simspec.reports.findings import (
-    best_curves,
-    break_even_batch,
-    findings,
-    pays,
-    verdicts,
-)
+from simspec.reports.findings import findings
 from simspec.reports.labels import metric
 from simspec.reports.page import Page, payload
+from simspec.reports.phrases import listed
 from simspec.reports.spec import FigureSpec, Selector
+from simspec.reports.verdicts import best_curves, break_even_batch, pays, verdicts
 from simspec.reports.view import DEFAULT_METRICS, SweepView, axis_selectors, sweep_view
 
 PAYLOAD_BYTES = 700_000
@@ -181,9 +177,15 @@ def _tiles(view: SweepView) -> Iterator[Tile]:
 
 
 def _stop_tile(view: SweepView) -> Tile:
-    known = [v for v in verdicts(view) if v.pays is not None]
-    best = view.best(view.shown)
+    choices = view.setting_choices()
+    found = [[v for v in verdicts(view, setting) if v.pays is not None] for setting in choices]
     detail = "by the best configuration of each load"
+    if len(choices) > 1:
+        always = sum(bool(known) and all(v.pays for v in known) for known in found)
+        names = listed([axis.label.lower() for axis in view.settings])
+        return Tile("Pays at every load", f"{always} of {len(choices)}", f"by {names}; {detail}")
+    known = found[0]
+    best = view.best(view.shown)
     if best is not None and view.data.curves:
         limits = [break_even_batch(c) for c in best_curves(view, best).values()]
         if len(limits) == 1 and limits[0] is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from simspec.reports.data import Axis, finite
-from simspec.reports.findings import break_even_batch
+from simspec.reports.data import Axis, axis_cell, finite, has_axis
 from simspec.reports.labels import Value, plain, value_text
 from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact, view_key
 from simspec.reports.theme import NUM_SERIES, axis, break_even, break_even_label, layout, series
+from simspec.reports.verdicts import break_even_batch
 from simspec.reports.view import SweepView, combinations, series_axis
 
 CONTEXT = "context"
@@ -27,7 +27,7 @@ def figure(view: SweepView) -> FigureSpec | None:
     batches = sorted({b for row in rows if (b := finite(row.get("batch"))) is not None and b > 0})
     if len(batches) < 2:
         return None
-    axes = [a for a in view.varied if a.field in rows[0] and _varies(rows, a.field)]
+    axes = [a for a in view.varied if has_axis(rows[0], a.field) and _varies(rows, a.field)]
     context = _context_axis(view, rows)
     lines = series_axis(view, axes, NUM_SERIES)
     selectors = [a for a in [*axes, *context] if a is not lines]
@@ -60,8 +60,8 @@ def figure(view: SweepView) -> FigureSpec | None:
 
 
 def _varies(rows: Sequence[Row], field: str) -> bool:
-    first = rows[0].get(field)
-    return any(row.get(field) != first for row in rows)
+    first = axis_cell(rows[0], field)
+    return any(axis_cell(row, field) != first for row in rows)
 
 
 def _context_axis(view: SweepView, rows: Sequence[Row]) -> list[Axis]:
@@ -76,9 +76,7 @@ def _index(rows: Sequence[Row], axes: Sequence[Axis]) -> dict[tuple[int, ...], d
     """Return rows by axis indices, then batch."""
     found: dict[tuple[int, ...], dict[float, Row]] = {}
     for row in rows:
-        cells = (row.get(a.field) for a in axes)
-        values = [cell if isinstance(cell, str | int | float) else None for cell in cells]
-        indices = [a.index(value) for a, value in zip(axes, values, strict=True)]
+        indices = [a.index(axis_cell(row, a.field)) for a in axes]
         batch = finite(row.get("batch"))
         if batch is None or None in indices:
             continue

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simspec.reports.data import Axis, Point
-from simspec.reports.findings import ratio_text, tpot_text
-from simspec.reports.labels import metric, plain
+from simspec.reports.labels import plain
+from simspec.reports.phrases import SPEEDUP, ratio_text, tpot_text
 from simspec.reports.spec import FigureSpec, Json, Layer, compact, view_key
 from simspec.reports.theme import NUM_SERIES, axis, break_even, break_even_label, layout, series
+from simspec.reports.verdicts import verdicts
 from simspec.reports.view import SweepView, combinations, series_axis
 
-SPEEDUP = "speedup"
+_PARTS = ("y", "error_y.array", "error_y.arrayminus", "customdata")
 
 
 def figure(view: SweepView) -> FigureSpec | None:
@@ -26,11 +27,12 @@ def figure(view: SweepView) -> FigureSpec | None:
     others = [a for a in view.varied if a.field != load.field]
     lines = series_axis(view, others, NUM_SERIES)
     selectors = [a for a in others if a is not lines]
-    traces = [_trace(load, "Best at each load", best_at_each(view, load), view)]
+    nothing: list[Point | None] = [None] * len(load.values)
+    traces = [_trace(load, "Best at each load", nothing, view)]
     traces[0].update(line={"color": "@ink", "width": 3}, marker={"color": "@ink", "size": 9})
     names = [lines.says(value) for value in lines.values] if lines else ["Chosen configuration"]
     for index, name in enumerate(names):
-        trace = _trace(load, plain(name, width=32), [None] * len(load.values), view)
+        trace = _trace(load, plain(name, width=32), nothing, view)
         trace.update(series(index))
         if view.lean:
             trace["hovertemplate"] = "%{y:.2f}×<extra></extra>"
@@ -40,8 +42,13 @@ def figure(view: SweepView) -> FigureSpec | None:
         title="Speedup against load",
         base={"data": traces, "layout": _layout(view, load)},
     )
+    if lines in view.settings:
+        # Each line is a setting of its own: a best across them would compare what nobody chooses.
+        traces[0]["visible"] = False
+    else:
+        spec.layers.append(_envelope(view))
     views: dict[str, list[object]] = {}
-    parts = ("y", "error_y.array", "error_y.arrayminus", *(() if view.lean else ("customdata",)))
+    parts = _PARTS[:-1] if view.lean else _PARTS
     for chosen in combinations(selectors):
         values: list[object] = [_caption(view, chosen)]
         for index in range(len(names)):
@@ -54,10 +61,14 @@ def figure(view: SweepView) -> FigureSpec | None:
     return spec
 
 
-def best_at_each(view: SweepView, load: Axis) -> list[Point | None]:
-    """Return the best point at each load by speedup, None where no point has one."""
-    ranges = range(len(load.values))
-    return [view.best(view.at_load(position), metric(SPEEDUP)) for position in ranges]
+def _envelope(view: SweepView) -> Layer:
+    """Return the best point of each load, setting by setting."""
+    views: dict[str, list[object]] = {}
+    for setting in view.setting_choices():
+        points = [verdict.point for verdict in verdicts(view, setting)]
+        views[view_key(setting.values())] = _values(points, view)
+    paths = tuple(f"data.0.{part}" for part in _PARTS)
+    return Layer(tuple(a.field for a in view.settings), views, paths)
 
 
 def _trace(load: Axis, name: str, points: Sequence[Point | None], view: SweepView) -> Json:

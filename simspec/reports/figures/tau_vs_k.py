@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simspec.reports.data import Axis, Point
-from simspec.reports.findings import includes_one, ratio_text, tpot_text
 from simspec.reports.labels import Metric, plain
+from simspec.reports.phrases import ratio_text, tpot_text
 from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact, view_key
 from simspec.reports.theme import DIVERGING, SEQUENTIAL, axis, layout
+from simspec.reports.verdicts import includes_one
 from simspec.reports.view import METRIC, SweepView, combinations
 
 HEATMAP, HATCH, STATUS, RINGS, BEST, CHOSEN = range(6)
