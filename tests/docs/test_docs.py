@@ -136,19 +136,18 @@ def test_every_page_is_in_the_navigation() -> None:
     assert [name for name in decisions if f"({name})" not in index] == []
 
 
-def test_results_page_names_every_column() -> None:
-    """What a sweep adds to the metrics is explained on the results page, the metrics on theirs."""
-    from simspec.scenarios.build import memory_facts
-    from simspec.scenarios.report import PAIRED
-    from simspec.serving.metrics import METRICS
+def test_every_key_of_a_result_is_explained() -> None:
+    """Columns of a sweep and keys of an estimate have a line on the results or metrics page."""
+    import simspec
+    from simspec.sweeps.axes import _RESULT_COLUMNS
 
-    results = (DOCS / "reference/results.md").read_text(encoding="utf-8")
-    metrics = (DOCS / "reference/metrics.md").read_text(encoding="utf-8")
-    memory = re.findall(r'"(\w+)":', Path(memory_facts.__code__.co_filename).read_text())
-    assert {"weights_bytes", "kv_bytes_per_token", "kv_capacity_tokens", "fits"} <= set(memory)
-    for column in (*PAIRED, *memory, "step_time_ms", "status", "reason", "point_id"):
-        assert f"`{column}`" in results, column
-    assert [name for name in METRICS if f"`{name}`" not in metrics] == []
+    point = simspec.estimate(model="llama-3.1-8b", hardware="h100_sxm", method="autoregressive")
+    pages = [DOCS / "reference" / f"{name}.md" for name in ("results", "metrics", "config")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    named = set(re.findall(r"`(\w+)`", text))
+    # Reserved, but no sweep writes them: ITL has no value per request.
+    reserved = {"itl_quantiles_ms"}
+    assert (_RESULT_COLUMNS | set(point)) - reserved <= named
 
 
 def test_the_python_of_the_interface_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,6 +171,20 @@ def test_commands_on_pages_exist() -> None:
         used = re.findall(r"(?:`|\$ )simspec ([a-z]+)", text)
         used += re.findall(r"^simspec ([a-z]+)", shell, re.M)
         assert set(used) <= known, f"{relative(page)}: {set(used) - known}"
+
+
+def test_tests_named_on_pages_exist() -> None:
+    """Where a page says what checks an equation, the check is there."""
+    sources = {path: path.read_text("utf-8") for path in (REPO_ROOT / "tests").rglob("*.py")}
+    functions = set(re.findall(r"def (test_\w+)", "".join(sources.values())))
+    for page in [*PAGES, REPO_ROOT / "CONTRIBUTING.md"]:
+        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+        paths = re.findall(r"\btests/[\w/]+(?:\.py)?", text)
+        gone = [path for path in paths if "NAME" not in path and not (REPO_ROOT / path).exists()]
+        assert not gone, f"{relative(page)}: {gone}"
+        names = set(re.findall(r"(?<![\w/])(test_\w+)(?!\w|\.py)", text))
+        names -= {"test_NAME"}
+        assert names <= functions, f"{relative(page)}: {names - functions}"
 
 
 def test_readme_commands_are_the_ones_people_type(monkeypatch: pytest.MonkeyPatch) -> None:
