@@ -127,7 +127,7 @@ def _caption(
         points = [(b, s) for b, row in sorted(curve.items()) if (s := finite(row["speedup"]))]
         limit = break_even_batch(points) if points else None
         if limit is not None:
-            limits.append(f"{limit:.0f} ({name})")
+            limits.append(f"{limit:.0f} ({name})" if len(names) > 1 else f"{limit:.0f}")
         elif points:
             side = "none, always above 1" if points[-1][1] > 1 else "none, never above 1"
             sides.add(side)

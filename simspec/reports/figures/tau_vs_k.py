@@ -46,7 +46,7 @@ def figure(view: SweepView) -> FigureSpec | None:
     spec = FigureSpec(
         name="tau_vs_k",
         title=f"{view.primary.label}: {y.label} against {x.label}" if y else x.label,
-        base=_base(view, x, y),
+        base=_base(x, y),
         picks={a.field: d for a, d in ((x, "x"), (y, "y")) if a and len(a.values) > 1},
         selectors=(selector,),
     )
@@ -63,82 +63,79 @@ def figure(view: SweepView) -> FigureSpec | None:
 Grid = list[list[Point | None]]
 
 
-def _base(view: SweepView, x: Axis, y: Axis | None) -> Json:
+def _base(x: Axis, y: Axis | None) -> Json:
     rows = len(y.values) if y else 1
-    columns = len(x.values)
-    labels = _tick_texts(y) if y else [""]
-    hidden = {"type": "scatter", "showlegend": False, "x": [], "y": []}
-    outline = {**hidden, "mode": "lines", "hoverinfo": "skip", "cliponaxis": False}
-    traces: list[Json] = [
-        {
-            "type": "heatmap",
-            "x": list(range(columns)),
-            "y": list(range(rows)),
-            "meta": {
-                "x": [plain(x.says(value)) for value in x.values],
-                "y": [plain(y.says(value)) for value in y.values] if y else [""],
-            },
-            "xgap": 2,
-            "ygap": 2,
-            "hoverongaps": False,
-            "colorbar": {
-                "thickness": 10,
-                "outlinewidth": 0,
-                "ticks": "",
-                "len": 1,
-                "title": {"side": "top", "font": {"size": 13, "color": "@muted"}},
-                "tickfont": {"size": 12, "color": "@muted"},
-            },
-        },
-        {
-            **hidden,
-            "mode": "lines",
-            "line": {"width": 0},
-            "fill": "toself",
-            "fillcolor": "rgba(0,0,0,0)",
-            "fillpattern": {"shape": "/", "fgcolor": "@hatch", "size": 7, "solidity": 0.12},
-            "hoverinfo": "skip",
-        },
-        {
-            **hidden,
-            "mode": "text",
-            "textfont": {"size": 12, "color": "@muted"},
-            "hovertemplate": "%{customdata}<extra></extra>",
-        },
-        {
-            **hidden,
-            "mode": "markers",
-            "hoverinfo": "skip",
-            "marker": {
-                "symbol": "circle-open",
-                "size": 7,
-                "color": "@ink",
-                "line": {"width": 1.5},
-            },
-        },
-        {**outline, "line": {"color": "@ink", "width": 3}},
-        {**outline, "line": {"color": "@ink", "width": 1.5, "dash": "dot"}},
-    ]
     return {
-        "data": traces,
+        "data": [_heatmap(x, y), *_marks()],
         "layout": layout(
-            axis(
-                plain(x.title, width=60),
-                tickvals=list(range(columns)),
-                ticktext=_tick_texts(x),
-                range=[-0.5, columns - 0.5],
-                showgrid=False,
-            ),
-            axis(
-                plain(y.title, width=60) if y else "",
-                tickvals=list(range(rows)),
-                ticktext=labels,
-                range=[-0.5, rows - 0.5],
-                showgrid=False,
-            ),
+            _cell_axis(x),
+            _cell_axis(y),
             height=110 + rows * max(26, min(58, 420 // rows)),
         ),
     }
+
+
+def _heatmap(x: Axis, y: Axis | None) -> Json:
+    return {
+        "type": "heatmap",
+        "x": list(range(len(x.values))),
+        "y": list(range(len(y.values) if y else 1)),
+        "meta": {
+            "x": [plain(x.says(value)) for value in x.values],
+            "y": [plain(y.says(value)) for value in y.values] if y else [""],
+        },
+        "xgap": 2,
+        "ygap": 2,
+        "hoverongaps": False,
+        "colorbar": {
+            "thickness": 10,
+            "outlinewidth": 0,
+            "ticks": "",
+            "len": 1,
+            "title": {"side": "top", "font": {"size": 13, "color": "@muted"}},
+            "tickfont": {"size": 12, "color": "@muted"},
+        },
+    }
+
+
+def _marks() -> list[Json]:
+    """Return the empty traces over the cells, in the order of the constants above."""
+    hidden = {"type": "scatter", "showlegend": False, "x": [], "y": []}
+    outline = {**hidden, "mode": "lines", "hoverinfo": "skip", "cliponaxis": False}
+    hatch = {
+        **hidden,
+        "mode": "lines",
+        "line": {"width": 0},
+        "fill": "toself",
+        "fillcolor": "rgba(0,0,0,0)",
+        "fillpattern": {"shape": "/", "fgcolor": "@hatch", "size": 7, "solidity": 0.12},
+        "hoverinfo": "skip",
+    }
+    status = {
+        **hidden,
+        "mode": "text",
+        "textfont": {"size": 12, "color": "@muted"},
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+    ring = {"symbol": "circle-open", "size": 7, "color": "@ink", "line": {"width": 1.5}}
+    return [
+        hatch,
+        status,
+        {**hidden, "mode": "markers", "hoverinfo": "skip", "marker": ring},
+        {**outline, "line": {"color": "@ink", "width": 3}},
+        {**outline, "line": {"color": "@ink", "width": 1.5, "dash": "dot"}},
+    ]
+
+
+def _cell_axis(values: Axis | None) -> Json:
+    count = len(values.values) if values else 1
+    return axis(
+        plain(values.title, width=60) if values else "",
+        tickvals=list(range(count)),
+        ticktext=_tick_texts(values) if values else [""],
+        range=[-0.5, count - 0.5],
+        showgrid=False,
+    )
 
 
 def _tick_texts(values: Axis) -> list[str]:
