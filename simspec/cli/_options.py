@@ -21,6 +21,9 @@ DTYPE = typer.Option("bf16", "--dtype", help="Weight data type.")
 KV_DTYPE = typer.Option("bf16", "--kv-dtype", help="KV-cache data type.")
 BATCH = typer.Option(1, "--batch", min=1, max=1_000_000, help="Sequences decoding together.")
 CONTEXT = typer.Option(1024, "--context", min=1, max=100_000_000, help="Context of each, tokens.")
+PROMPT = typer.Option(
+    None, "--prompt", min=1, max=100_000_000, help="Prompt of the TTFT figure; default --context."
+)
 METHOD = typer.Option("autoregressive", "--method", help="Decoding method.")
 EXIT_LAYER = typer.Option(None, "--exit-layer", help="E: layers 1..E draft.")
 NUM_SPECULATIVE_TOKENS = typer.Option(

@@ -15,7 +15,7 @@ from simspec import __version__
 from simspec.cli._output import help_without_command
 from simspec.core.errors import SimspecError
 
-COMMANDS = ("sweep", "simulate", "estimate", "cost", "memory", "hardware", "models")
+COMMANDS = ("sweep", "simulate", "estimate", "cost", "memory", "hardware", "models", "calibrate")
 
 app = typer.Typer(
     name="simspec",

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from simspec.core.errors import ConfigError
-from simspec.cost.work import Pass, Rows
+from simspec.core.units import ms
+from simspec.cost.forward import StepCost
+from simspec.cost.work import Pass, Phase, Rows
 from simspec.scenarios.build import Deployment
 
 
@@ -57,29 +59,14 @@ def step_breakdown(
     ConfigError
         The layer range is empty or beyond the model.
     """
-    num_layers = deployment.architecture.num_layers
-    last = num_layers if last_layer is None else last_layer
-    if not first_layer < last <= num_layers:
-        raise ConfigError(
-            f"--first-layer {first_layer} --last-layer {last}: not a layer range; "
-            f"0 <= first < last <= {num_layers}"
-        )
-    total_new = batch * new_tokens
-    rows = Rows(
-        kind="prefill" if prefill else "decode",
-        num_sequences=batch,
-        num_tokens=total_new,
-        kv_tokens=batch * (context + new_tokens),
-        attended_tokens=total_new * (context + (new_tokens + 1) / 2),
-        logit_rows=(batch if prefill else total_new) if last == num_layers else 0,
-    )
-    work = Pass(
-        stack="target",
-        first_layer=first_layer,
-        last_layer=last,
-        phase="prefill" if prefill else "decode",
-        rows=(rows,),
-        embeds=first_layer == 0,
+    last = _last_layer(deployment, first_layer, last_layer)
+    work = _one_pass(
+        deployment,
+        batch=batch,
+        context=context,
+        new_tokens=new_tokens,
+        layers=(first_layer, last),
+        prefill=prefill,
     )
     step = deployment.cost.step([work], batch)
     seconds = float(step.total_s)
@@ -95,30 +82,65 @@ def step_breakdown(
         }
         for op in deployment.cost.breakdown([work])
     ]
-    hardware = deployment.hardware
-    peak = deployment.peak_flop_per_s
-    totals = {
+    asked = {"batch": batch, "context": context, "new_tokens": new_tokens}
+    title = (
+        f"{deployment.architecture.name} on {deployment.hardware.name} "
+        f"tp={deployment.target.tp}, batch {batch}, context {context}, {new_tokens} new token(s) "
+        f"each, layers {first_layer}..{last} (time over all layers, per GPU)"
+    )
+    return Breakdown(title, table, _totals(deployment, step, asked))
+
+
+def _last_layer(deployment: Deployment, first: int, last: int | None) -> int:
+    num_layers = deployment.architecture.num_layers
+    last = num_layers if last is None else last
+    if not first < last <= num_layers:
+        raise ConfigError(
+            f"--first-layer {first} --last-layer {last}: not a layer range; "
+            f"0 <= first < last <= {num_layers}"
+        )
+    return last
+
+
+def _one_pass(
+    deployment: Deployment,
+    *,
+    batch: int,
+    context: int,
+    new_tokens: int,
+    layers: tuple[int, int],
+    prefill: bool,
+) -> Pass:
+    total_new = batch * new_tokens
+    has_head = layers[1] == deployment.architecture.num_layers
+    rows = Rows(
+        kind="prefill" if prefill else "decode",
+        num_sequences=batch,
+        num_tokens=total_new,
+        kv_tokens=batch * (context + new_tokens),
+        attended_tokens=total_new * (context + (new_tokens + 1) / 2),
+        logit_rows=(batch if prefill else total_new) if has_head else 0,
+    )
+    phase: Phase = "prefill" if prefill else "decode"
+    return Pass("target", *layers, phase, (rows,), embeds=layers[0] == 0)
+
+
+def _totals(deployment: Deployment, step: StepCost, asked: dict[str, int]) -> dict[str, Any]:
+    hardware, seconds = deployment.hardware, float(step.total_s)
+    return {
         "hardware": hardware.name,
         "calibrated": hardware.calibrated,
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,
-        "batch": batch,
-        "context": context,
-        "new_tokens": new_tokens,
-        "step_time_ms": seconds * 1e3,
-        "device_time_ms": float(step.device_s) * 1e3,
-        "host_time_ms": float(step.host_s) * 1e3,
+        **asked,
+        "step_time_ms": ms(seconds),
+        "device_time_ms": ms(float(step.device_s)),
+        "host_time_ms": ms(float(step.host_s)),
         "network_share": float(step.network_s) / seconds,
         "flop": float(step.flop),
         "bytes": float(step.bytes),
-        "compute_utilisation": float(step.flop) / (seconds * peak),
+        "compute_utilisation": float(step.flop) / (seconds * deployment.peak_flop_per_s),
         "bandwidth_utilisation": float(step.bytes)
         / (seconds * hardware.memory_bandwidth_bytes_per_s),
     }
-    title = (
-        f"{deployment.architecture.name} on {hardware.name} tp={deployment.target.tp}, "
-        f"batch {batch}, context {context}, {new_tokens} new token(s) each, "
-        f"layers {first_layer}..{last} (time over all layers, per GPU)"
-    )
-    return Breakdown(title, table, totals)

@@ -18,6 +18,8 @@ from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
 from simspec.scenarios.schema import ScenarioConfig
 
 RESULT = "result.json"
+OURS = frozenset({RESULT, "report.html"})
+"""What a result folder may hold already: an earlier run of the same command."""
 SHOWN = (
     "ttft_ms", "ttft_p95_ms", "tpot_ms", "tpot_p95_ms", "itl_ms", "e2e_ms", "queue_ms",
     "throughput_tokens_per_s", "requests_per_s", "goodput_requests_per_s", "slo_attainment",
@@ -84,6 +86,7 @@ def simulate_config(
         "status": ours.status,
         "reason": ours.reason,
         **metric_columns(ours),
+        **ours.quantiles,
         **ours.facts,
         **comparison_columns(ours, plain),
     }
@@ -93,6 +96,7 @@ def simulate_config(
             "status": plain.status,
             "reason": plain.reason,
             **metric_columns(plain),
+            **plain.quantiles,
         }
     result["manifest"] = manifest(
         {**inputs, **{str(p): p for p in workload.files}},
@@ -239,7 +243,7 @@ def _refuse_foreign(output: Path | None) -> None:
     if output is None or not output.exists():
         return
     try:
-        foreign = any(path.name != RESULT for path in output.iterdir())
+        foreign = any(path.name not in OURS for path in output.iterdir())
     except OSError as error:
         raise ConfigError(
             f"{output}: cannot be used as a result folder ({error.strerror}); choose another one "

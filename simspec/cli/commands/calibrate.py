@@ -6,13 +6,14 @@ from pathlib import Path
 
 import typer
 
-from simspec.cli._output import note
+from simspec.cli._output import help_without_command, note
 
-calibrate_app = typer.Typer(no_args_is_help=True, help="Fit profiles to measurements.")
+calibrate_app = typer.Typer(help="Fit profiles to measurements.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
+    calibrate_app.callback(invoke_without_command=True)(help_without_command)
     app.add_typer(calibrate_app, name="calibrate")
 
 

@@ -60,9 +60,10 @@ def show(
     from simspec.hardware.load import load_hardware
     from simspec.hardware.schema import describe
 
-    values, sources = describe(load_hardware(name))
+    device = load_hardware(name)
+    values, sources = describe(device)
     if as_json:
-        print_json({**values, "sources": sources})
+        print_json({"name": device.name, **values, "sources": sources})
         return
-    print_pairs(f"Hardware profile {name}", values)
+    print_pairs(f"Hardware profile {device.name}", values)
     print_rows("Sources", [{"group": g, "source": s} for g, s in sources.items()])

@@ -40,4 +40,7 @@ def simulate(
             typer.echo(line)
         print_rows("", result.rows)
     if output is not None:
+        from simspec.reports.dashboards.simulation import write_simulation_report
+
         note(f"results    {output}")
+        note(f"report     {write_simulation_report(output)}")
