@@ -37,3 +37,17 @@ def data_dir(kind: DataKind) -> Path:
             return candidate
     looked = " and ".join(str(candidate) for candidate in candidates)
     raise FileNotFoundError(f"simspec's {kind} folder is missing (looked at {looked})")
+
+
+def shown_name(path: Path) -> str:
+    """Return what results call a file: packaged data by their place in simspec, others as given.
+
+    Where simspec is installed must not show in a result: the same inputs give the same bytes.
+    """
+    package = Path(__file__).resolve().parents[1]
+    resolved = path.resolve()
+    if resolved.is_relative_to(package / "_data"):
+        return resolved.relative_to(package / "_data").as_posix()
+    if resolved.is_relative_to(package):
+        return (Path("simspec") / resolved.relative_to(package)).as_posix()
+    return str(path)

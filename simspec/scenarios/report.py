@@ -9,6 +9,7 @@ from typing import Any
 
 from simspec.core.errors import ConfigError
 from simspec.core.provenance import manifest, write_json
+from simspec.core.resources import shown_name
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
 from simspec.decoding._base import METHODS
@@ -57,7 +58,7 @@ def simulate_file(
     config = parse(document, ScenarioConfig)
     _refuse_foreign(output)
     report = simulate_config(
-        config, {str(path): path.read_bytes()}, Place(document), baseline=baseline, check=check
+        config, {shown_name(path): path.read_bytes()}, Place(document), baseline=baseline, check=check
     )
     if output is not None:
         _write(output, report.document)
@@ -99,7 +100,7 @@ def simulate_config(
             **plain.quantiles,
         }
     result["manifest"] = manifest(
-        {**inputs, **{str(p): p for p in workload.files}},
+        {**inputs, **{shown_name(p): p for p in workload.files}},
         config.simulation.seed,
         scenario=config.model_dump(mode="json"),
         profile_sources=dict(deployment.hardware.sources),

@@ -10,6 +10,7 @@ from typing import Any
 
 from simspec.core.errors import DoesNotFit
 from simspec.core.provenance import sha256_of
+from simspec.core.resources import shown_name
 from simspec.core.yamlio import Document, load_yaml, parse
 from simspec.scenarios.build import Deployment, build, require_room
 from simspec.scenarios.run import draw_workload
@@ -67,20 +68,20 @@ def plan_sweep(path: Path) -> SweepPlan:
         No point of the grid fits the device.
     """
     document = load_yaml(path)
-    digests = {str(path): sha256_of(path)}
+    digests = {shown_name(path): sha256_of(path)}
     config = parse(document, SweepConfig)
     points = expand(config, document)
     deployments = _build_all(points)
     sentences, files = _draw_all(points)
     for paths in files.values():
         for file in paths:
-            if str(file) not in digests:
-                digests[str(file)] = sha256_of(file)
+            if shown_name(file) not in digests:
+                digests[shown_name(file)] = sha256_of(file)
     keys = {
         point.point_id: point_key(
             point.config,
             deployments[point.point_id],
-            [digests[str(file)] for file in files[point.point_id]],
+            [digests[shown_name(file)] for file in files[point.point_id]],
         )
         for point in points
     }

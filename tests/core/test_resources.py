@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import simspec.core.resources as resources
-from simspec.core.resources import data_dir
+from simspec.core.resources import data_dir, shown_name
 from tests.helpers.shared import REPO_ROOT
 
 FIND = "from simspec.core.resources import data_dir; print(data_dir('experiments'))"
@@ -65,3 +65,12 @@ def test_unknown_kind_lists_the_choices() -> None:
     """A misspelled kind is a programming error that names the valid ones."""
     with pytest.raises(ValueError, match="choices: hardware_profiles, experiments"):
         data_dir("models")  # type: ignore[arg-type]
+
+
+def test_results_do_not_say_where_simspec_is_installed() -> None:
+    """A packaged file has the same name in every result; a user's file is shown as given."""
+    import simspec
+
+    packaged = Path(simspec.__file__).parent / "models" / "catalog" / "llama-2-7b.json"
+    assert shown_name(packaged) == "simspec/models/catalog/llama-2-7b.json"
+    assert shown_name(Path("mine/trace.csv")) == "mine/trace.csv"
