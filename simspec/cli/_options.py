@@ -128,7 +128,7 @@ def _acceptance_file(text: str) -> Mapping[str, Any]:
     from simspec.decoding._base import ACCEPTANCE_MODELS
 
     path = Path(text)
-    if not path.exists():
+    if not text.strip() or not path.exists():
         raise ConfigError(
             f"--acceptance: {text!r} is neither a number, nor numbers separated by commas, nor "
             "inline YAML, nor a file that exists"

@@ -55,10 +55,16 @@ def simulate_file(
         Folder for ``result.json``; made only once everything has succeeded.
     """
     document = load_yaml(path)
+    if "scenario" in document.data and "model" not in document.data:
+        raise ConfigError(f"{path}: is a sweep, not one scenario; run 'simspec sweep {path}'")
     config = parse(document, ScenarioConfig)
     _refuse_foreign(output)
     report = simulate_config(
-        config, {shown_name(path): path.read_bytes()}, Place(document), baseline=baseline, check=check
+        config,
+        {shown_name(path): path.read_bytes()},
+        Place(document),
+        baseline=baseline,
+        check=check,
     )
     if output is not None:
         _write(output, report.document)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simspec.core.errors import DoesNotFit
+from simspec.core.errors import ConfigError, DoesNotFit
 from simspec.core.provenance import sha256_of
 from simspec.core.resources import shown_name
 from simspec.core.yamlio import Document, load_yaml, parse
@@ -69,6 +69,8 @@ def plan_sweep(path: Path) -> SweepPlan:
     """
     document = load_yaml(path)
     digests = {shown_name(path): sha256_of(path)}
+    if "scenario" not in document.data and "model" in document.data:
+        raise ConfigError(f"{path}: is one scenario, not a sweep; run 'simspec simulate {path}'")
     config = parse(document, SweepConfig)
     points = expand(config, document)
     deployments = _build_all(points)
