@@ -15,6 +15,7 @@ from typing import Literal
 
 from simspec.reports.data import Point
 from simspec.reports.labels import metric, shorten, visible
+from simspec.reports.limits import stops_by_configuration
 from simspec.reports.phrases import (
     SPEEDUP,
     count,
@@ -64,6 +65,8 @@ def findings(view: SweepView) -> list[Finding]:
     found = [_best(view)]
     if view.data.has(SPEEDUP):
         found.extend(_stops_paying(view))
+        if told := stops_by_configuration(view):
+            found.append(Finding("configurations", *told))
         found.extend(_fastest(view))
         found.extend(_only_speculation(view))
         found.extend(_fixed_configuration(view))
