@@ -75,6 +75,17 @@ class SloConfig(StrictModel):
     """Whole request, milliseconds."""
 
 
+def _warmup(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value == "auto" or (is_number and 0 <= value < 1):
+        return value
+    raise PydanticCustomError(
+        "warmup",
+        "{value} is neither 'auto' nor a share of the requests, from 0 to below 1",
+        {"value": repr(value)},
+    )
+
+
 class SimulationConfig(StrictModel):
     """How the experiment is run."""
 
@@ -82,7 +93,7 @@ class SimulationConfig(StrictModel):
     """Same seed, same bytes."""
     replications: int = Field(default=5, ge=1, le=10_000)
     """Independent repetitions; intervals need at least two."""
-    warmup: Literal["auto"] | Annotated[float, Field(ge=0, lt=1)] = "auto"
+    warmup: Annotated[Literal["auto"] | float, BeforeValidator(_warmup)] = "auto"
     """Share of the requests left out at the start, or ``auto`` (MSER-5 on the latencies)."""
     max_simulated_s: float | None = Field(default=None, gt=0)
     """Stop the simulated clock here."""

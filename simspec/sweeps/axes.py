@@ -34,6 +34,8 @@ class Choice(NamedTuple):
     """What it shows in the result."""
     fields: Mapping[str, Any]
     """The scenario fields it sets, dotted."""
+    places: Mapping[str, tuple[str | int, ...]]
+    """Where in the sweep file each field's value stands, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +68,31 @@ def axes_of(config: SweepConfig) -> list[Axis]:
     """Return the axes of a sweep, grid first, then zipped groups."""
     found = []
     for name, values in config.grid.items():
+        source = ("grid", name)
         if isinstance(values, dict):
-            choices = tuple(Choice({name: label}, fields) for label, fields in values.items())
+            choices = tuple(
+                Choice({name: label}, fields, {field: (*source, label, field) for field in fields})
+                for label, fields in values.items()
+            )
         else:
-            choices = tuple(Choice({name: shown(value)}, {name: value}) for value in values)
-        found.append(Axis(name, ("grid", name), choices))
+            choices = tuple(
+                Choice({name: shown(value)}, {name: value}, {name: (*source, index)})
+                for index, value in enumerate(values)
+            )
+        found.append(Axis(name, source, choices))
     for index, group in enumerate(config.zip):
-        rows = [dict(zip(group, row, strict=True)) for row in zip(*group.values(), strict=True)]
-        choices = tuple(Choice({k: shown(v) for k, v in row.items()}, row) for row in rows)
-        found.append(Axis("+".join(group), ("zip", index), choices))
+        found.append(_zipped(index, group))
     return found
+
+
+def _zipped(index: int, group: Mapping[str, Sequence[Any]]) -> Axis:
+    source = ("zip", index)
+    choices = []
+    for row, values in enumerate(zip(*group.values(), strict=True)):
+        fields = dict(zip(group, values, strict=True))
+        columns = {name: shown(value) for name, value in fields.items()}
+        choices.append(Choice(columns, fields, {name: (*source, name, row) for name in group}))
+    return Axis("+".join(group), source, tuple(choices))
 
 
 def shown(value: Any) -> Any:

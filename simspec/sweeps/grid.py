@@ -82,7 +82,7 @@ def expand(config: SweepConfig, document: Document) -> list[Point]:
         columns = {name: cell for choice in choices for name, cell in choice.columns.items()}
         if exclusions.exclude(columns):
             continue
-        overrides = tuple(_overrides(axes, choices))
+        overrides = tuple(_overrides(choices))
         scenario = _scenario(document, overrides)
         point_id = identify(scenario)
         baseline = baselines.of(axes, choices)
@@ -111,10 +111,10 @@ def identify(config: ScenarioConfig) -> str:
     return hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
 
 
-def _overrides(axes: Sequence[Axis], choices: Sequence[Choice]) -> Iterator[Override]:
-    for axis, choice in zip(axes, choices, strict=True):
+def _overrides(choices: Sequence[Choice]) -> Iterator[Override]:
+    for choice in choices:
         for name, value in choice.fields.items():
-            yield Override(name, value, axis.source)
+            yield Override(name, value, choice.places[name])
 
 
 def _overridden(document: Document, overrides: Sequence[Override]) -> Document:
@@ -150,9 +150,7 @@ class _Baselines:
         if not self._wanted:
             return None
         overrides = tuple(
-            item
-            for item in _overrides(axes, choices)
-            if item.name.split(".")[0] not in METHOD_FIELDS
+            item for item in _overrides(choices) if item.name.split(".")[0] not in METHOD_FIELDS
         )
         key = json.dumps([(item.name, item.value) for item in overrides])
         if key not in self._by_overrides:

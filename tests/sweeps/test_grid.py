@@ -151,8 +151,8 @@ def test_a_bare_name_can_be_given_fields(tmp_path: Path) -> None:
     assert [p.config.method.exit_layer for p in found if not p.is_baseline] == [2, 3]  # type: ignore[attr-defined]
 
 
-def test_errors_carry_the_line_of_the_axis(tmp_path: Path) -> None:
-    """The message of one wrong point names the file, the axis's line and the scenario's field."""
+def test_errors_carry_the_line_of_the_value(tmp_path: Path) -> None:
+    """The message of one wrong point names the file, the value's line and the scenario's field."""
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "name: x\nscenario:\n  model: llama-3.2-1b\n  hardware: h100_sxm\n  method: kangaroo\n"
@@ -164,7 +164,7 @@ def test_errors_carry_the_line_of_the_axis(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         expand(parse(document, SweepConfig), document)
     message = str(refused.value)
-    assert message.startswith(f"{path}:13: scenario.method.exit_layer: 0 is out of range")
+    assert message.startswith(f"{path}:15: scenario.method.exit_layer: 0 is out of range")
 
 
 def same_field_twice() -> dict[str, Any]:
