@@ -27,25 +27,38 @@ def list_(as_json: bool = JSON_OPTION) -> None:
 
     Example: simspec hardware list
     """
-    from simspec.hardware.load import hardware_names, load_hardware
+    from simspec.hardware.load import hardware_names, load_hardware_config
 
     rows: list[dict[str, object]] = []
     for name in hardware_names():
-        device = load_hardware(name)
+        config = load_hardware_config(name)
         rows.append(
             {
                 "name": name,
-                "description": device.description,
-                "memory_capacity_gb": device.memory_capacity_bytes / 1e9,
-                "memory_bandwidth_gb_s": device.memory_bandwidth_bytes_per_s / 1e9,
-                "bf16_dense_tflops": device.peak_flop_per_s.get("bf16", 0.0) / 1e12 or None,
-                "calibrated": device.calibrated,
+                "description": config.description,
+                "memory_nominal_gb": config.memory.nominal_gb,
+                "memory_visible_gb": config.memory.capacity_gb,
+                "memory_bandwidth_gb_s": config.memory.bandwidth_gb_s,
+                "bf16_dense_tflops": config.compute.dense_peak_tflops.get("bf16"),
+                "calibrated": config.kernels.calibrated,
             }
         )
     if as_json:
         print_json({"hardware": rows})
-    else:
-        print_rows("Hardware profiles", rows)
+        return
+    short = {
+        "name": "name",
+        "description": "description",
+        "label GB": "memory_nominal_gb",
+        "visible GB": "memory_visible_gb",
+        "GB/s": "memory_bandwidth_gb_s",
+        "bf16 TFLOP/s": "bf16_dense_tflops",
+        "calibrated": "calibrated",
+    }
+    print_rows(
+        "Hardware profiles (visible: what programs see, in 10^9 bytes)",
+        [{label: row[key] for label, key in short.items()} for row in rows],
+    )
 
 
 @hardware_app.command()
@@ -57,13 +70,15 @@ def show(
 
     Example: simspec hardware show h100_sxm
     """
-    from simspec.hardware.load import load_hardware
-    from simspec.hardware.schema import describe
+    from simspec.hardware.load import load_hardware_config
+    from simspec.hardware.schema import describe, to_hardware
 
-    device = load_hardware(name)
+    config = load_hardware_config(name)
+    device = to_hardware(config)
     values, sources = describe(device)
     if as_json:
-        print_json({"name": device.name, **values, "sources": sources})
+        # Nested as the YAML nests it, with the evidence behind each fit.
+        print_json({**config.model_dump(mode="json", exclude_none=True), "sources": sources})
         return
     print_pairs(f"Hardware profile {device.name}", values)
     print_rows("Sources", [{"group": g, "source": s} for g, s in sources.items()])
