@@ -1,4 +1,4 @@
-"""Every malformed file in ``tests/bad_inputs`` gets one sentence with its place, and leaves nothing.
+"""Every malformed file in ``tests/bad_inputs`` gets one sentence with its place.
 
 Each file begins with three comment lines: the command, a text its message must hold, and the
 line and field it must name (``-``: the error has no single place).

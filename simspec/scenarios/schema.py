@@ -93,7 +93,9 @@ class SimulationConfig(StrictModel):
     """Same seed, same bytes."""
     replications: int = Field(default=5, ge=1, le=10_000)
     """Independent repetitions; intervals need at least two."""
-    warmup: Annotated[Literal["auto"] | float, BeforeValidator(_warmup)] = "auto"
+    warmup: Annotated[
+        Literal["auto"] | Annotated[float, Field(ge=0, lt=1)], BeforeValidator(_warmup)
+    ] = "auto"
     """Share of the requests left out at the start, or ``auto`` (MSER-5 on the latencies)."""
     max_simulated_s: float | None = Field(default=None, gt=0)
     """Stop the simulated clock here."""
