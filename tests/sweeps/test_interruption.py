@@ -60,6 +60,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def running(folder: Path, output: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Start the sweep of ``folder`` as a process group of its own, like a shell does."""
@@ -71,6 +75,8 @@ def running(folder: Path, output: Path, *options: str) -> Iterator[subprocess.Po
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A test run started in the background ignores Ctrl-C and hands that down.
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509
     )
     try:
         yield process
@@ -94,17 +100,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     found = plan(folder, **SLOWER)
     assert found.num_distinct == NUM_POINTS
-    return result_bytes(run_sweep(found, folder / "out", executor="serial"))
+    return result_bytes(run_sweep(found, folder / "out", executor="serial"), folder)
 
 
 def resumed(folder: Path, output: Path) -> dict[str, bytes]:
-    """Finish the sweep and return its bytes with the file's place as in ``undisturbed``."""
-    return result_bytes(run_sweep(plan(folder, **SLOWER), output, executor="serial"))
-
-
-def same_tables(found: dict[str, bytes], wanted: dict[str, bytes]) -> bool:
-    # The manifest holds the path of the sweep, which differs between test folders.
-    return all(found[name] == wanted[name] for name in found if name != "manifest.json")
+    """Finish the sweep and return its bytes: tables and manifest."""
+    return result_bytes(run_sweep(plan(folder, **SLOWER), output, executor="serial"), folder)
 
 
 @pytest.mark.parametrize("options", [["--workers", "2"], ["--executor", "serial"]])
@@ -127,7 +128,7 @@ def test_ctrl_c_keeps_points_and_exits_130(
     assert "Traceback" not in err
     assert wait_until(lambda: not marked(output.name), 10)
     assert 2 <= len(peek(output)) < NUM_POINTS
-    assert same_tables(resumed(tmp_path, output), undisturbed)
+    assert resumed(tmp_path, output) == undisturbed
     assert num_lines(output) == NUM_POINTS
 
 
@@ -181,7 +182,7 @@ def test_kill_9_loses_only_points_in_flight(
             assert wait_until(lambda: not marked(output.name), 20), "orphans are left"
         assert kept <= set(peek(output)), "a finished point was lost"
         kept = set(peek(output))
-    assert same_tables(resumed(tmp_path, output), undisturbed)
+    assert resumed(tmp_path, output) == undisturbed
     keys = [line for line in (output / JOURNAL).read_text().splitlines() if '"key"' in line]
     assert len(keys) == NUM_POINTS, "a finished point was computed again"
 
@@ -206,7 +207,7 @@ def test_a_killed_worker_is_a_sentence(tmp_path: Path, undisturbed: dict[str, by
     assert "Traceback" not in err
     assert wait_until(lambda: not marked(output.name), 10)
     assert len(peek(output)) >= 1
-    assert same_tables(resumed(tmp_path, output), undisturbed)
+    assert resumed(tmp_path, output) == undisturbed
 
 
 def test_a_second_sweep_into_the_same_folder_is_refused(tmp_path: Path) -> None:
