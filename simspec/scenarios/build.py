@@ -53,6 +53,14 @@ class Deployment:
         """Tokens the KV cache holds, per GPU."""
         return self.num_blocks * self.block_size_tokens
 
+    def max_sequences(self, context_len: int) -> int:
+        """Return how many sequences of ``context_len`` tokens can start a round together.
+
+        Each holds whole blocks for its context and the slots that a round reserves.
+        """
+        slots = context_len + self.method.footprint().reserved_slots
+        return self.num_blocks // -(-slots // self.block_size_tokens)
+
     @property
     def fits(self) -> bool:
         """Whether weights and a KV cache of at least one block are in the memory together."""

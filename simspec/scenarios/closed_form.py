@@ -214,14 +214,15 @@ def _require_room(
     deployment: Deployment, batch_size: int, context_len: int, prompt_len: int
 ) -> None:
     reserved = deployment.method.footprint().reserved_slots
-    slots = context_len + reserved
     require_room(deployment, max(context_len, prompt_len) + reserved)
-    capacity = deployment.kv_capacity_tokens
-    if batch_size * slots > capacity:
+    most = deployment.max_sequences(context_len)
+    if batch_size > most:
+        size = deployment.block_size_tokens
+        blocks = -(-(context_len + reserved) // size)
         raise DoesNotFit(
-            f"batch: {batch_size:,} sequences of {slots:,} KV slots need {batch_size * slots:,} "
-            f"tokens and the KV cache of each GPU holds {capacity:,}; at this context at most "
-            f"{capacity // slots:,} fit"
+            f"batch: {batch_size:,} sequences of {context_len + reserved:,} KV slots need "
+            f"{batch_size * blocks:,} blocks of {size} tokens and the KV cache of each GPU has "
+            f"{deployment.num_blocks:,}; at this context at most {most:,} fit"
         )
     limits = deployment.limits
     if prompt_len > limits.max_num_batched_tokens and not limits.chunked_prefill:

@@ -43,8 +43,7 @@ def closed_form_curves(plan: SweepPlan) -> list[dict[str, Any]]:
 def _curve(
     deployment: Deployment, batches: Sequence[int], context: int
 ) -> Iterator[dict[str, Any]]:
-    slots = context + deployment.method.footprint().reserved_slots
-    largest = min(deployment.kv_capacity_tokens // slots, deployment.limits.max_num_seqs)
+    largest = min(deployment.max_sequences(context), deployment.limits.max_num_seqs)
     possible = [batch for batch in batches if batch <= largest]
     if not possible:
         return

@@ -44,7 +44,7 @@ def memory(
     )
     deployment = build_without_acceptance(config)
     slots = context + deployment.method.footprint().reserved_slots
-    most = deployment.kv_capacity_tokens // slots
+    most = deployment.max_sequences(context)
     lines = list(deployment.budget.lines())
     if as_json:
         facts = {**memory_facts(deployment), "fits": most > 0}
