@@ -24,8 +24,9 @@ class Breakdown:
     def caption(self) -> str:
         """One line under the table."""
         t = self.totals
+        name = "step" if t["pass_time_ms"] == t["step_time_ms"] else "pass"
         return (
-            f"step {t['step_time_ms']:.3f} ms = device {t['device_time_ms']:.3f} ms + host "
+            f"{name} {t['pass_time_ms']:.3f} ms = device {t['device_time_ms']:.3f} ms + host "
             f"{t['host_time_ms']:.3f} ms; all-reduce share {t['network_share']:.1%}; "
             f"bandwidth {t['bandwidth_utilisation']:.0%}, compute {t['compute_utilisation']:.1%}"
         )
@@ -82,11 +83,19 @@ def step_breakdown(
         }
         for op in deployment.cost.breakdown([work])
     ]
-    asked = {"batch": batch, "context": context, "new_tokens": new_tokens}
+    asked = {
+        "batch": batch,
+        "context": context,
+        "new_tokens": new_tokens,
+        "first_layer": first_layer,
+        "last_layer": last,
+        "prefill": prefill,
+    }
+    target = deployment.target
     title = (
-        f"{deployment.architecture.name} on {deployment.hardware.name} "
-        f"tp={deployment.target.tp}, batch {batch}, context {context}, {new_tokens} new token(s) "
-        f"each, layers {first_layer}..{last} (time over all layers, per GPU)"
+        f"{deployment.architecture.name} ({target.weight_dtype}, KV {target.kv_dtype}) on "
+        f"{deployment.hardware.name} tp={target.tp}, batch {batch}, context {context}, "
+        f"{new_tokens} new token(s) each, layers {first_layer}..{last}, per GPU"
     )
     return Breakdown(title, table, _totals(deployment, step, asked))
 
@@ -127,14 +136,27 @@ def _one_pass(
 
 def _totals(deployment: Deployment, step: StepCost, asked: dict[str, int]) -> dict[str, Any]:
     hardware, seconds = deployment.hardware, float(step.total_s)
+    batch = asked["batch"]
+    plain = _one_pass(
+        deployment,
+        batch=batch,
+        context=asked["context"],
+        new_tokens=1,
+        layers=(0, deployment.architecture.num_layers),
+        prefill=False,
+    )
     return {
         "hardware": hardware.name,
         "calibrated": hardware.calibrated,
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,
+        "dtype": deployment.target.weight_dtype,
+        "kv_dtype": deployment.target.kv_dtype,
         **asked,
-        "step_time_ms": ms(seconds),
+        # As everywhere: a plain decode step of this batch, whatever pass is shown.
+        "step_time_ms": ms(float(deployment.cost.step([plain], batch).total_s)),
+        "pass_time_ms": ms(seconds),
         "device_time_ms": ms(float(step.device_s)),
         "host_time_ms": ms(float(step.host_s)),
         "network_share": float(step.network_s) / seconds,

@@ -143,7 +143,23 @@ def test_the_breakdown_adds_up(simspec: Command) -> None:
     found = simspec("cost", "--tp", "2", "--batch", "8", "--json").json
     total_us = sum(row["time_us"] for row in found["operators"])
     assert total_us / 1e3 == pytest.approx(found["device_time_ms"], rel=1e-9)
-    host = found["host_time_ms"] / found["step_time_ms"]
+    host = found["host_time_ms"] / found["pass_time_ms"]
     assert sum(row["share"] for row in found["operators"]) + host == pytest.approx(1.0)
     flop = sum(row["gflop"] for row in found["operators"]) * 1e9
     assert flop == pytest.approx(found["flop"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "asked", [(), ("--new-tokens", "5"), ("--last-layer", "2"), ("--prefill", "--new-tokens", "64")]
+)
+def test_a_step_is_plain_decoding_whatever_pass_is_shown(
+    simspec: Command, asked: tuple[str, ...]
+) -> None:
+    """``step_time_ms`` means the same in ``cost`` as in ``estimate``; the pass has its own key."""
+    point = ("--batch", "4", "--context", "300", "--dtype", "fp8")
+    step_ms = simspec("estimate", *point, "--json").json["step_time_ms"]
+    found = simspec("cost", *point, *asked, "--json").json
+    assert found["step_time_ms"] == pytest.approx(step_ms, rel=1e-12)
+    assert found["pass_time_ms"] == pytest.approx(found["device_time_ms"] + found["host_time_ms"])
+    assert (found["pass_time_ms"] == pytest.approx(step_ms)) is (not asked)
+    assert (found["dtype"], found["kv_dtype"]) == ("fp8", "bf16")
