@@ -72,14 +72,17 @@ def plan(folder: Path, **changes: Any) -> SweepPlan:
 TABLES = ("points.parquet", "curves.parquet")
 
 
-def result_bytes(folder: Path) -> dict[str, bytes]:
+def result_bytes(output: Path, folder: Path | None = None) -> dict[str, bytes]:
     """Return the content of every file that must not depend on how a sweep was run.
 
-    The line with the commit is left out: it moves while a developer works.
+    The line with the commit is left out: it moves while a developer works. ``folder`` is that of
+    the sweep file, whose path is an input's name; it is left out too when given.
     """
-    manifest = (folder / "manifest.json").read_text().splitlines()
-    kept = [line for line in manifest if '"git_commit"' not in line]
+    manifest = (output / "manifest.json").read_text().splitlines()
+    kept = "\n".join(line for line in manifest if '"git_commit"' not in line)
+    if folder is not None:
+        kept = kept.replace(str(folder), "FOLDER")
     return {
-        "manifest.json": "\n".join(kept).encode(),
-        **{name: (folder / name).read_bytes() for name in TABLES},
+        "manifest.json": kept.encode(),
+        **{name: (output / name).read_bytes() for name in TABLES},
     }

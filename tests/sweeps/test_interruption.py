@@ -163,6 +163,7 @@ def test_ctrl_c_before_anything_runs_is_a_sentence(tmp_path: Path) -> None:
     assert not output.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_kill_9_loses_only_points_in_flight(
     tmp_path: Path, undisturbed: dict[str, bytes], seed: int
