@@ -24,7 +24,7 @@ CONTEXT = typer.Option(1024, "--context", min=1, max=100_000_000, help="Context 
 PROMPT = typer.Option(
     None, "--prompt", min=1, max=100_000_000, help="Prompt of the TTFT figure; default --context."
 )
-METHOD = typer.Option("autoregressive", "--method", help="Decoding method.")
+METHOD = typer.Option("autoregressive", "--method", help="Decoding method, e.g. kangaroo.")
 EXIT_LAYER = typer.Option(None, "--exit-layer", help="E: layers 1..E draft.")
 NUM_SPECULATIVE_TOKENS = typer.Option(
     None, "--num-speculative-tokens", help="K: most tokens drafted per round."

@@ -167,6 +167,12 @@ class SweepData:
             said.append(hardware.get("calibrated"))
         return False not in said and self.manifest.get("uncalibrated") is not True
 
+    @property
+    def uncalibrated(self) -> str:
+        """The profiles that are not calibrated, empty when the manifest names none."""
+        names = self.manifest.get("uncalibrated_hardware")
+        return ", ".join(map(str, names)) if isinstance(names, list) else ""
+
     def has(self, key: str) -> bool:
         """Whether any point has a finite value of ``key``."""
         return any(point.number(key) is not None for point in self.points)
@@ -179,7 +185,10 @@ class SweepData:
         """Return the autoregressive point under the same conditions, or None.
 
         A baseline has no value on the axes of the method; where it has one, it must agree.
+        It has no baseline itself: beside itself it says nothing.
         """
+        if point.is_baseline:
+            return None
         stated = point.row.get("baseline_id")
         conditions = tuple(_canonical(point.axis_value(axis)) for axis in self.condition_axes)
         key = conditions if stated is None else stated

@@ -147,6 +147,9 @@ def _stop_under(view: SweepView, setting: Mapping[str, int]) -> Finding:
     stop = next((i for i, verdict in enumerate(known) if not verdict.pays), None)
     if stop is None:
         last = known[-1]
+        if len(found) == 1:
+            text = f"{_best_words(view, last)}. One load was swept: others may differ."
+            return Finding("stops_paying", f"Speculation pays here{tag}", text, "good")
         where = f"even at the heaviest load compared, {last.load}, " if last.load else ""
         text = (
             f"Within this sweep speculation always pays: {where}{_best_words(view, last)}. "

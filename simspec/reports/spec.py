@@ -134,14 +134,14 @@ def merge(base: object, patch: object) -> object:
     return merged
 
 
-def compact(value: float | int | None) -> float | int | None:
+def compact(value: float | int | None, digits: int = SIGNIFICANT_DIGITS) -> float | int | None:
     """Return the number with five significant digits, or None when it is missing or not finite.
 
     Five digits are more than any interval here resolves and halve the page.
     """
     if value is None or isinstance(value, int):
         return value
-    rounded = float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+    rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded):
         return None
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -47,7 +47,9 @@ def summary(data: SweepData) -> str:
     view = sweep_view(data)
     blocks = [f"# {shorten(visible(data.name), WIDTH - 2)}"]
     if not data.is_calibrated:
-        blocks.append(_wrapped("Uncalibrated hardware profile: trust ratios before milliseconds."))
+        names = f" ({visible(data.uncalibrated)})" if data.uncalibrated else ""
+        text = f"Uncalibrated hardware profile{names}: trust ratios before milliseconds."
+        blocks.append(_wrapped(text))
     acceptance = [visible(text) for text in told_apart(sentences_of(data.manifest, "acceptance"))]
     if len(acceptance) == 1:
         blocks.append(_wrapped(f"Acceptance assumed: {acceptance[0]}"))

@@ -34,6 +34,9 @@ def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
         model=_distinct(d.architecture.name for d in deployments),
         hardware=_distinct(d.hardware.name for d in deployments),
         calibrated=all(d.hardware.calibrated for d in deployments),
+        uncalibrated_hardware=list(
+            dict.fromkeys(d.hardware.name for d in deployments if not d.hardware.calibrated)
+        ),
         engine=_distinct(d.engine.name for d in deployments),
         tp=_distinct(str(d.target.tp) for d in deployments),
         dtype=_distinct(d.target.weight_dtype for d in deployments),

@@ -232,6 +232,19 @@ def test_latency_curves_are_the_stored_quantiles(view: SweepView) -> None:
     assert figure["data"][latency_cdf.TARGET]["x"] == [20.0, 20.0]
 
 
+def test_a_wide_spread_gets_a_logarithmic_axis_with_every_tick_in_full(tmp_path: Path) -> None:
+    """A tick says its milliseconds; a bare 2 or 5 between powers of ten would not."""
+    row = fake_row({"method.name": "kangaroo"}, 4)
+    row["ttft_quantiles_ms"] = [10.0 * 1.05**i for i in range(101)]
+    data = read_sweep(write_fake_results(tmp_path, points=[row], manifest=fake_manifest(axes=[])))
+    spec = latency_cdf.figure(sweep_view(data), "ttft")
+    assert spec is not None
+    figure: Any = spec.resolve({})
+    shown = figure["layout"]["xaxis"]
+    assert (shown["type"], shown["tickmode"]) == ("log", "array")
+    assert {10, 30, 100, 300, 1000} <= set(shown["tickvals"])
+
+
 def test_batch_curves_are_the_rows_of_the_closed_form(view: SweepView) -> None:
     """Each line is one exit layer's speedups in order of batch at the chosen K and τ."""
     spec = speedup_vs_batch.figure(view)

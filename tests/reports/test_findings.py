@@ -248,7 +248,7 @@ def test_a_verdict_is_given_for_each_device_not_across_them(tmp_path: Path) -> N
     view = viewed(tmp_path, rows, axes=HARDWARE_AXES)
     told = [f for f in findings(view) if f.kind == "stops_paying"]
     assert [f.headline for f in told] == [
-        "Speculation always pays here (hardware: slow)",
+        "Speculation pays here (hardware: slow)",
         "Speculation never pays here (hardware: fast)",
     ]
     fastest = said(view)["fastest"]

@@ -32,6 +32,13 @@ def test_each_load_shows_the_best_configuration_and_autoregression(tmp_path: Pat
     assert "- Stops paying at 20 requests/s." in text
 
 
+def test_the_profiles_that_are_not_calibrated_are_named(tmp_path: Path) -> None:
+    """Among several devices a reader must know whose milliseconds to doubt."""
+    manifest = fake_manifest(uncalibrated_hardware=["m4_max"])
+    text = sweep_text(write_fake_results(tmp_path, manifest=manifest))
+    assert "Uncalibrated hardware profile (m4_max): trust ratios" in text
+
+
 def test_table_lines_are_equally_wide(tmp_path: Path) -> None:
     """Columns stay aligned also with wide characters; a bar in a name is escaped."""
     table = markdown_table(

@@ -7,6 +7,9 @@ import typer
 from simspec.cli import _options as opt
 from simspec.cli._output import JSON_OPTION, note, print_json, print_rows
 
+_PERCENT = {"share": "share_%"}
+"""Columns shown to people in per cent; JSON keeps the fraction."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -63,4 +66,8 @@ def cost(
     if as_json:
         print_json(result.as_dict())
         return
-    print_rows(result.title, result.rows, caption=result.caption)
+    rows = [
+        {_PERCENT.get(key, key): 100 * value if key in _PERCENT else value for key, value in row}
+        for row in (operator.items() for operator in result.rows)
+    ]
+    print_rows(result.title, rows, caption=result.caption)

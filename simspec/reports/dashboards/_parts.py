@@ -87,6 +87,7 @@ class Report:
             "description": visible(text_of(manifest, "description")),
             "facts": _facts(self.data),
             "calibrated": self.data.is_calibrated,
+            "uncalibrated": visible(self.data.uncalibrated),
             "contents": self._contents(),
             "tiles": self.tiles,
             "findings_title": self.findings_title,
@@ -170,8 +171,9 @@ def _assumptions(data: SweepData, left_out: str) -> list[str]:
     stated += sentences_of(data.manifest, "assumptions")
     if not data.is_calibrated:
         stated.append(
-            "Uncalibrated: the constants of the hardware profile are not fitted to measurements "
-            "of this device; trust ratios before milliseconds."
+            f"Uncalibrated{f' ({data.uncalibrated})' if data.uncalibrated else ''}: the constants "
+            "of the hardware profile are not fitted to measurements of this device; trust ratios "
+            "before milliseconds."
         )
     if not any("speedup" in text.lower() for text in stated):
         stated.append(
@@ -210,8 +212,15 @@ def _sources(manifest: Mapping[str, object]) -> list[tuple[str, list[tuple[str, 
 
 _SHOWN_ELSEWHERE = {
     "name", "scenario", "description", "acceptance", "assumptions", "command", "axes", "metrics",
-    "inputs", "columns", "kind", "workload", "profile_sources",
+    "inputs", "columns", "kind", "workload", "profile_sources", "uncalibrated_hardware",
 }  # fmt: skip
+
+
+_ROW_LABELS = {
+    "slo": "SLO",
+    "num_points": "Points",
+    "curve_context": "Context of the closed form (tokens)",
+}
 
 
 def _manifest_rows(manifest: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -221,7 +230,7 @@ def _manifest_rows(manifest: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         text = slo_text(value) if key == "slo" else _named(value)
         if text:
             yield (
-                "SLO" if key == "slo" else visible(axis_label(key)),
+                _ROW_LABELS.get(key) or visible(axis_label(key)),
                 visible(shorten(text, 400)),
             )
 

@@ -193,6 +193,10 @@ def _stop_tile(view: SweepView) -> Tile:
     if not any(v.pays for v in known):
         return Tile("Speculation", "never pays", detail, "bad")
     stop = next((v for v in known if not v.pays), None)
+    if stop is None and view.num_loads == 1:
+        return Tile(
+            "Speculation", "pays", "at the one load swept, by the best configuration", "good"
+        )
     if stop is None:
         return Tile("Speculation", "always pays", f"at every load swept, {detail}", "good")
     return Tile("Stops paying at", stop.load, detail)

@@ -7,6 +7,7 @@ the rest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from simspec.reports.data import Point, finite
@@ -37,7 +38,7 @@ def figure(view: SweepView, latency: str) -> FigureSpec | None:
     return FigureSpec(
         name=f"latency_{latency}",
         title=f"{LATENCIES[latency]}, share of requests",
-        base=_base(latency, target),
+        base=_base(view, latency, target),
         layers=[Layer(tuple(a.field for a in view.conditions), views)],
     )
 
@@ -47,11 +48,12 @@ def _target(view: SweepView, latency: str) -> float | None:
     return finite(slo.get(f"{latency}_ms")) if isinstance(slo, Mapping) else None
 
 
-def _base(latency: str, target: float | None) -> Json:
+def _base(view: SweepView, latency: str, target: float | None) -> Json:
+    best = "Best" if any(not point.is_baseline for point in view.shown) else "Autoregression"
     hover = "%{y:.0f}% of requests within %{x:,.3r} ms<extra></extra>"
     line: Json = {"type": "scatter", "mode": "lines", "x": [], "y": [], "hovertemplate": hover}
     traces: list[Json] = [
-        {**line, "name": "Best", "line": {"color": "@series0", "width": 2.5}},
+        {**line, "name": best, "line": {"color": "@series0", "width": 2.5}},
         {
             **line,
             "name": "Autoregression",
@@ -106,8 +108,17 @@ def _range(curves: Sequence[Sequence[float]], target: float | None) -> Json:
     if target is not None and target < 4 * top:
         top = max(top, target)
     if bottom > 0 and top / bottom > _LOG_SPREAD:
-        return {"type": "log", "autorange": True}
-    return {"type": "linear", "range": [0, compact(1.06 * top)]}
+        return {"type": "log", "autorange": True, "tickmode": "array", "tickvals": _decades(top)}
+    return {"type": "linear", "range": [0, compact(1.06 * top)], "tickmode": "auto"}
+
+
+def _decades(top: float) -> list[float]:
+    """Return 1 and 3 of each decade up to ``top`` milliseconds, written out in full.
+
+    Few readers know what the bare 2 and 5 of a logarithmic axis stand for.
+    """
+    powers = range(-1, math.ceil(math.log10(top)) + 1)
+    return [compact(mantissa * 10.0**power) or 0 for power in powers for mantissa in (1, 3)]
 
 
 def _quantile(curve: Sequence[float], share: float) -> float:

@@ -7,6 +7,8 @@ when it is more than one per cent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simspec.reports.data import Axis, Point
 from simspec.reports.labels import metric, visible
 from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact_all, view_key
@@ -44,7 +46,8 @@ def figure(view: SweepView) -> FigureSpec | None:
         words[key] = [_words(view, point, baseline)]
         for per in (_PER_ROUND, _PER_TOKEN):
             name = f"{key},{per}" if axes else str(per)
-            numbers[name] = _numbers(point, baseline, per, num_parts)
+            sides = (baseline, point) if _is_pair(view) else (point,)
+            numbers[name] = _numbers(sides, per, num_parts)
     fields = tuple(a.field for a in axes)
     paths = tuple(f"data.{i}.x" for i in range(num_parts))
     spec.layers.append(Layer(fields, words, ("caption",)))
@@ -65,8 +68,7 @@ def _points(view: SweepView) -> tuple[tuple[Axis, ...], dict[str, Point]]:
 
 
 def _base(view: SweepView, *, has_other: bool) -> Json:
-    speculates = any(not point.is_baseline for point in view.shown)
-    rows = ["Autoregression", "Speculation" if speculates else "Chosen"]
+    rows = ["Autoregression", "Speculation"] if _is_pair(view) else ["Autoregression"]
     parts = [(name, colour, ink) for _, name, colour, ink in PARTS]
     if has_other:
         parts.append(("Other", "@line", "@ink"))
@@ -122,9 +124,14 @@ def parts_ms(point: Point) -> list[float | None]:
     return [*found, other]
 
 
-def _numbers(point: Point, baseline: Point | None, per: int, num_parts: int) -> list[object]:
+def _is_pair(view: SweepView) -> bool:
+    """Return whether there is speculation to show beside autoregression."""
+    return any(not point.is_baseline for point in view.shown)
+
+
+def _numbers(sides: Sequence[Point | None], per: int, num_parts: int) -> list[object]:
     columns: list[list[float | None]] = []
-    for row in (baseline, point):
+    for row in sides:
         parts = parts_ms(row)[:num_parts] if row is not None else [None] * num_parts
         tokens = row.number("tokens_per_round") if row is not None else None
         scale = tokens if per == _PER_TOKEN and tokens else 1.0
@@ -138,6 +145,8 @@ def _words(view: SweepView, point: Point, baseline: Point | None) -> str:
         return f"No result: {visible(point.status.replace('_', ' '))}."
     shown = metric("round_time_ms")
     total, tokens = _total_ms(point), point.number("tokens_per_round")
+    if point.is_baseline:
+        return f"A step takes {shown.text(total)} and yields one token of each sequence."
     words = f"A round takes {shown.text(total)}"
     if view.lean:
         words = f"Best: {view.describe(point)}. {words}"

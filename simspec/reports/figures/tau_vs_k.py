@@ -33,6 +33,8 @@ _VALUE_PATHS = (
     f"data.{RINGS}.y",
     "caption",
 )
+CELL_DIGITS = 7
+"""Significant digits of a cell, so that it rounds as the same number in a sentence does."""
 _STATUS_WORDS = {"unstable": "unstable", "does_not_fit": "does not fit", "refused": "refused"}
 
 
@@ -259,7 +261,7 @@ def _values(view: SweepView, shown: Metric, grid: Grid, span: tuple[float, float
         if shown.key == "speedup" and p is not None and includes_one(p)
     ]
     return [
-        [[compact(p.number(shown.key)) if p else None for p in row] for row in grid],
+        [[compact(p.number(shown.key), CELL_DIGITS) if p else None for p in row] for row in grid],
         span[0],
         span[1],
         intervals,
