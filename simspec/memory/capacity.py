@@ -91,8 +91,9 @@ class MemoryBudget:
         asked = self.inputs
         target = asked.target
         label = f"share the engine may use ({asked.engine.memory_fraction:.0%})"
+        each = f", each of {target.tp}" if target.tp > 1 else ""
         rows = [
-            (f"memory of {asked.hardware.name}", format_bytes(self.capacity_bytes)),
+            (f"memory of {asked.hardware.name}{each}", format_bytes(self.capacity_bytes)),
             (label, format_bytes(self.usable_bytes)),
             (f"weights ({target.weight_dtype}, tp={target.tp})", format_bytes(self.weights_bytes)),
             ("weights of the decoding method", format_bytes(self.extra_weights_bytes)),

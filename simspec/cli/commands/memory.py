@@ -52,5 +52,6 @@ def memory(
     else:
         for line in lines:
             typer.echo(line)
-        typer.echo(f"at most {most:,} sequences of {context:,} tokens")
+        together = f" on {tp} GPUs together" if tp > 1 else ""
+        typer.echo(f"at most {most:,} sequences of {context:,} tokens{together}")
     require_room(deployment, slots)
