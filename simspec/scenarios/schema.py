@@ -96,7 +96,8 @@ class SimulationConfig(StrictModel):
     warmup: Annotated[
         Literal["auto"] | Annotated[float, Field(ge=0, lt=1)], BeforeValidator(_warmup)
     ] = "auto"
-    """Share of the requests left out at the start, or ``auto`` (MSER-5 on the latencies)."""
+    """Share of the requests left out at the start, or ``auto``: MSER-5 on the latencies, and in a
+    closed loop at least the requests it starts with, whose prompts all queue at once."""
     max_simulated_s: float | None = Field(default=None, gt=0)
     """Stop the simulated clock here."""
 

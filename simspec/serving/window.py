@@ -1,8 +1,9 @@
 """Which part of a run is measured.
 
 Latencies are averaged over requests chosen by their place in the order of arrival: the first
-ones meet an empty engine and are left out as warm-up, and in a closed loop the last ones run
-while the engine empties. Choosing by arrival keeps long and short requests in proportion, which
+ones meet an empty engine and are left out as warm-up. A closed loop starts with all its requests
+at once, whose prompts queue as no later one does, and its last ones run while the engine empties.
+Choosing by arrival keeps long and short requests in proportion, which
 choosing by departure would not. Rates are taken over the time from the first measured arrival to
 the last arrival of all, after which the load falls.
 """
@@ -49,7 +50,8 @@ def measured_window(
         The run.
     warmup : float or "auto"
         Share of the requests left out at the start, 0..1; ``auto``: MSER-5 on the latency per
-        output token of the finished requests in order of arrival.
+        output token of the finished requests in order of arrival, and in a closed loop at least
+        those it started with, but never more than half.
     cooldown : float or "auto"
         Share left out at the end; ``auto``: none in an open loop, in a closed loop as many as
         are in flight when the last one arrives, but never more than half.
@@ -80,4 +82,13 @@ def _warmup(records: RunRecords, order: IntArray) -> int:
     rows = order[finished]
     latency_s = (requests.last_token_s - requests.arrival_s)[rows] / requests.output_len[rows]
     cut = mser5(latency_s)
-    return int(finished[cut]) if cut else 0
+    return max(int(finished[cut]) if cut else 0, _num_starters(records))
+
+
+def _num_starters(records: RunRecords) -> int:
+    """Return how many requests a closed loop started with; 0 when nobody came later."""
+    arrival_s = records.requests.arrival_s
+    if records.concurrency is None:
+        return 0
+    together = int(np.sum(arrival_s == arrival_s.min()))
+    return min(together, arrival_s.size // 2) if together < arrival_s.size else 0

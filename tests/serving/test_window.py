@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from simspec.serving.metrics import summarise
 from simspec.serving.records import Fate
 from simspec.serving.simulate import simulate
 from simspec.serving.window import measured_window
 from simspec.workloads.request import Request
-from tests.serving.fakes import limits, poisson, setup, together
+from tests.serving.fakes import FakeCost, limits, poisson, setup, together
 
 
 def test_the_first_share_of_arrivals_is_left_out():
@@ -69,3 +71,24 @@ def test_warmup_counts_arrivals_not_departures():
     assert np.sum(run.requests.fate == Fate.REFUSED) == 40
     # 40 of the burst and half of the 240 taken, plus the 40 refused before them.
     assert 75 <= window.num_warmup <= 160
+
+
+@pytest.mark.parametrize("num_requests", [9, 40, 200])
+def test_automatic_warmup_leaves_out_the_start_of_a_closed_loop(num_requests: int) -> None:
+    """Four prompts at once wait for each other, a step each; every later one takes one step.
+
+    Steps of one second hold one prompt of 248 tokens beside the decoding requests, and answers of
+    20 tokens keep the departures a step apart: TTFT in the steady loop is one second exactly.
+    """
+    cost = FakeCost(pass_s=1.0, token_s=0.0, kv_token_s=0.0)
+    load = together(*[(248, 20)] * num_requests)
+    run = simulate(setup(load, concurrency=4, cost=cost))
+    first_s = run.requests.first_token_s - run.requests.arrival_s
+    assert first_s[:4].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert summarise(run)["ttft_ms"] == 1000.0
+
+
+def test_a_loop_that_is_all_start_is_measured() -> None:
+    """When no request comes later there is no steady part to keep instead."""
+    run = simulate(setup(together(*[(10, 5)] * 8), concurrency=8))
+    assert measured_window(run).num_warmup == 0
