@@ -82,15 +82,36 @@ def _worker_surroundings() -> Iterator[None]:
     """
     missing = [name for name in _BLAS_THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(missing, "1"))
-    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
     try:
-        yield
+        with _interrupt_later():
+            yield
     finally:
         for name in missing:
             del os.environ[name]
+
+
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Hold Ctrl-C back until the end, also when another thread's mask lets it through.
+
+    Interrupted in the middle of starting a worker, this process would leave it with half of its
+    instructions, and the worker would print a traceback about that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    can_block = hasattr(signal, "pthread_sigmask")  # not on Windows
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if handler is None else handler)
         if can_block:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if held:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _start_worker() -> None:
