@@ -162,7 +162,9 @@ def parse_quantity(text: str) -> tuple[float, Unit | None] | None:
 
 
 def format_bytes(num_bytes: float) -> str:
-    """Return bytes for people: ``"16.1 GB"``."""
+    """Return bytes for people: ``"16.1 GB"``, ``"0 B"``."""
+    if num_bytes == 0:
+        return "0 B"
     return _scaled(num_bytes, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")])
 
 

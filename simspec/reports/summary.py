@@ -13,22 +13,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from simspec.reports.by_load import load_table
 from simspec.reports.data import Point, SweepData, read_sweep, sentences_of, told_apart
 from simspec.reports.findings import findings
-from simspec.reports.labels import Metric, metric, shorten, visible
+from simspec.reports.labels import shorten, visible
 from simspec.reports.view import SweepView, sweep_view
 
 WIDTH = 96
 """Wrap sentences at this many columns."""
 MAX_CELL = 60
 MAX_ROWS = 40
-_COLUMNS = ("tpot_ms", "ttft_ms", "throughput_tokens_per_s", "goodput_requests_per_s")
-_HEADS = {
-    "tpot_ms": "TPOT ms",
-    "ttft_ms": "TTFT ms",
-    "throughput_tokens_per_s": "tokens/s",
-    "goodput_requests_per_s": "goodput req/s",
-}
 
 
 def sweep_text(result_dir: Path) -> str:
@@ -56,7 +50,7 @@ def summary(data: SweepData) -> str:
     elif acceptance:
         lines = [_wrapped(f"- {text}", hanging="  ") for text in acceptance]
         blocks.append("\n".join(["Acceptance assumed:", *lines]))
-    blocks.append(load_table(view))
+    blocks.append(_load_table(view))
     lines = [_wrapped(f"- {f.headline}. {f.text}", hanging="  ") for f in findings(view)]
     blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
@@ -120,54 +114,12 @@ def _plain_row(point: Point) -> dict[str, object]:
     }
 
 
-def load_table(view: SweepView) -> str:
-    """Return a Markdown table: the best configuration and autoregression, load by load."""
-    load = view.roles.load
-    metrics = [metric(key) for key in _COLUMNS if view.data.has(key)]
-    has_speedup = view.data.has("speedup")
-    leads = [axis.label for axis in view.settings] + ([load.label] if load is not None else [])
-    heads = [*leads, "Configuration", *(["Speedup (95% interval)"] if has_speedup else [])]
-    heads += [_HEADS[m.key] for m in metrics]
-    rows: list[list[str]] = []
-    for setting in view.setting_choices():
-        for position in range(view.num_loads):
-            lead = [axis.texts[setting[axis.field]] for axis in view.settings]
-            lead += [view.load_text(position)] if load is not None else []
-            candidates = view.at_load(position, setting)
-            best = view.best(candidates)
-            if best is None:
-                blank = [""] * (len(heads) - len(lead) - 1)
-                rows.append([*lead, _why_empty(candidates), *blank])
-                continue
-            for point in (best, view.data.baseline(best)):
-                if point is not None:
-                    rows.append([*lead, *_row(view, point, metrics, has_speedup=has_speedup)])
-    table = markdown_table(heads, rows[:MAX_ROWS], num_text=len(heads) - len(metrics) - has_speedup)
-    rest = len(rows) - MAX_ROWS
-    return f"{table}\n\n{rest} more rows are in the dashboard." if rest > 0 else table
-
-
-def _row(
-    view: SweepView, point: Point, metrics: Sequence[Metric], *, has_speedup: bool
-) -> list[str]:
-    cells = [view.describe(point, without=[*view.settings, view.roles.load])]
-    if has_speedup:
-        cells.append("" if point.is_baseline else _speedup(point))
-    return [*cells, *(m.text(point.number(m.key), unit=False) for m in metrics)]
-
-
-def _speedup(point: Point) -> str:
-    ratio = metric("speedup")
-    interval = point.interval("speedup")
-    text = ratio.text(point.number("speedup"))
-    if interval is None:
-        return text
-    return f"{text} ({'–'.join(ratio.text(bound, unit=False) for bound in interval)})"
-
-
-def _why_empty(points: Sequence[Point]) -> str:
-    statuses = sorted({point.status.replace("_", " ") for point in points})
-    return f"no result ({', '.join(visible(status) for status in statuses)})"
+def _load_table(view: SweepView) -> str:
+    table = load_table(view)
+    cells = [row.cells for row in table.rows[:MAX_ROWS]]
+    text = markdown_table(table.heads, cells, num_text=table.num_text)
+    rest = len(table.rows) - MAX_ROWS
+    return f"{text}\n\n{rest} more rows are in the dashboard." if rest > 0 else text
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, num_text: int) -> str:

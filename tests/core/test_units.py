@@ -107,7 +107,7 @@ def test_other_text_is_no_quantity(text: str) -> None:
         (units.format_seconds(-0.25), "-250 ms"),
         (units.format_bytes(16.06e9), "16.1 GB"),
         (units.format_bytes(131072), "131 kB"),
-        (units.format_bytes(0), "0.00 B"),
+        (units.format_bytes(0), "0 B"),
         (units.format_bytes(float("nan")), "nan B"),
     ],
 )

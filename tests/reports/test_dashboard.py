@@ -12,8 +12,10 @@ import pytest
 from simspec.core.errors import ConfigError
 from simspec.reports.dashboards.sweep import PAYLOAD_BYTES, sweep_page, write_sweep_dashboard
 from simspec.reports.data import read_sweep
+from simspec.reports.summary import sweep_text
 from tests.helpers.fake_results import (
     HOSTILE_NAMES,
+    LOADS,
     fake_manifest,
     fake_row,
     write_fake_results,
@@ -79,11 +81,34 @@ def test_a_calibrated_profile_has_no_badge(tmp_path: Path) -> None:
 
 def test_the_table_has_every_point_best_first(page: PageReader) -> None:
     """Rows: 4 baselines and 300 grid points; sortable heads are buttons."""
-    rows = [attrs for tag, attrs in page.tags if tag == "tr"]
+    rows = [attrs for tag, attrs in within(page, "points") if tag == "tr"]
     assert sum(attrs.get("class") == "best" for attrs in rows) == 1
     assert sum(attrs.get("class") == "baseline" for attrs in rows) == 4
     assert sum(attrs.get("class") == "failed" for attrs in rows) == 12
     assert "304 points, best first" in page.text
+
+
+def within(page: PageReader, section: str) -> list[tuple[str, dict[str, str | None]]]:
+    """Return the tags of one section of the page."""
+    tags = iter(page.tags)
+    found = itertools.dropwhile(lambda t: t[1].get("id") != section, tags)
+    return [next(found), *itertools.takewhile(lambda t: t[0] != "section", found)]
+
+
+def test_the_best_of_each_load_is_the_table_of_the_terminal(tmp_path: Path) -> None:
+    """Heads and cells are those the summary prints; each row is named by its load."""
+    text = sweep_text(write_fake_results(tmp_path))
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    printed = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines]
+    page = read_page(write_sweep_dashboard(tmp_path).read_text(encoding="utf-8"))
+    shown = page.text.partition("Best at each load Means")[2].partition("Speedup by")[0]
+    for row in [printed[0], *printed[2:]]:
+        assert " ".join(" ".join(row).split()) in shown, row
+    tags = within(page, "best")
+    heads = [attrs.get("scope") for tag, attrs in tags if tag == "th"]
+    assert heads == ["col"] * len(printed[0]) + ["row"] * 2 * len(LOADS)
+    rows = [attrs.get("class") for tag, attrs in tags if tag == "tr"]
+    assert rows == [None, *[None, "baseline"] * len(LOADS)]
 
 
 def test_each_control_has_a_label_and_ids_are_unique(page: PageReader) -> None:
@@ -202,6 +227,7 @@ def test_all_points_failed_is_a_page_as_well(tmp_path: Path) -> None:
     text = read_page(write_sweep_dashboard(tmp_path).read_text(encoding="utf-8")).text
     assert "No point has results" in text
     assert "needs 140 GB, has 80 GB" in text
+    assert "no result (does not fit)" in text.partition("Best configuration")[2]
 
 
 def test_the_payload_is_within_its_budget(tmp_path: Path) -> None:

@@ -76,6 +76,20 @@ def test_every_metric_with_an_interval_is_a_row(tmp_path: Path) -> None:
     assert f"{count} metrics; means over replications" in page.text
 
 
+def test_latencies_say_what_most_requests_stay_below(tmp_path: Path) -> None:
+    """A mean hides the slow requests: TTFT and TPOT give their 95th percentile on both sides."""
+    document = result(ttft_p95_ms=98.8, tpot_p95_ms=8.25)
+    document["baseline"] |= {"ttft_p95_ms": 120.0, "tpot_p95_ms": 12.5}
+    text = report(tmp_path, document).text
+    assert "95% of requests below 98.8 ms (autoregression: 120 ms)" in text
+    assert "95% of requests below 8.25 ms (autoregression: 12.5 ms)" in text
+    assert text.count("95% of requests") == 2
+    del document["baseline"], document["tpot_p95_ms"]
+    text = report(tmp_path, document).text
+    assert "95% of requests below 98.8 ms Throughput" in text
+    assert text.count("95% of requests") == 1
+
+
 def test_without_a_baseline_there_is_no_ratio(tmp_path: Path) -> None:
     """Nothing is compared with what was not run."""
     document = {k: v for k, v in result().items() if not k.startswith(("speedup", "baseline"))}

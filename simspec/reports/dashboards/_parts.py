@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from simspec.reports.dashboards._table import Table
+from simspec.reports.dashboards._table import BestTable, Table
 from simspec.reports.data import NAME_WIDTH, SweepData, sentences_of, text_of, told_apart
 from simspec.reports.findings import Finding
 from simspec.reports.labels import axis_label, shorten, visible
@@ -59,6 +59,8 @@ class Tile:
     value: str
     detail: str
     tone: str = "neutral"
+    tail: str = ""
+    """A line below the detail, about the slowest requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class Report:
     table: Table
     note: str = ""
     """One more assumption, about the page itself."""
+    best: BestTable | None = None
+    """What stands directly below the findings."""
 
     def page(self) -> Page:
         """Return the page."""
@@ -92,6 +96,7 @@ class Report:
             "tiles": self.tiles,
             "findings_title": self.findings_title,
             "findings": self.findings,
+            "best": self.best,
             "acceptance": [
                 visible(text) for text in told_apart(sentences_of(manifest, "acceptance"))
             ],
@@ -110,6 +115,7 @@ class Report:
 
     def _contents(self) -> list[tuple[str, str]]:
         sections = [("findings", "Findings")]
+        sections += [("best", self.best.title)] if self.best is not None else []
         sections += [
             (card.id, "Heat map" if card.id == "fig-tau_vs_k" else card.title)
             for card in self.cards

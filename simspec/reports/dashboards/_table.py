@@ -1,15 +1,18 @@
-"""The table of all points: readable without JavaScript, sortable with it."""
+"""The tables of a page: all points (sortable with JavaScript), and the best at each load."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simspec.reports.by_load import load_table
 from simspec.reports.data import METHOD, Axis, Point
 from simspec.reports.labels import Metric, method_title, shorten, value_text, visible
+from simspec.reports.phrases import listed
 from simspec.reports.view import SweepView
 
 MAX_ROWS = 1000
+MAX_BEST_ROWS = 400
 COLUMNS = (
     "speedup",
     "tpot_ms",
@@ -63,6 +66,37 @@ class Table:
     note: str
     columns: Sequence[Column]
     rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class BestTable:
+    """The best configurations; the first ``num_heads`` cells of a row are its heads."""
+
+    title: str
+    num_heads: int
+    table: Table
+
+
+def best_table(view: SweepView) -> BestTable:
+    """Return the summary's table of the best configuration at each load, as the page shows it."""
+    found = load_table(view)
+    columns = [Column(head, i >= found.num_text) for i, head in enumerate(found.heads)]
+    rows = []
+    for row in found.rows[:MAX_BEST_ROWS]:
+        cells = [Cell(text, is_text=i < found.num_text) for i, text in enumerate(row.cells)]
+        is_beside = row.point is not None and row.point.is_baseline
+        rows.append(Row(cells, "failed" if row.point is None else "baseline" if is_beside else ""))
+    note = "Means over replications; below each, autoregression under the same load."
+    if not any(row.mark == "baseline" for row in rows):
+        note = "Means over replications."
+    if len(found.rows) > MAX_BEST_ROWS:
+        note += f" The first {MAX_BEST_ROWS} of {len(found.rows):,} rows."
+    title = "Best configuration"
+    if view.num_loads > 1:
+        title = "Best at each load"
+    elif view.settings:
+        title = "Best of each " + listed([axis.label.lower() for axis in view.settings])
+    return BestTable(title, max(1, found.num_leads), Table(note, columns, rows))
 
 
 def points_table(view: SweepView) -> Table:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from simspec.reports.dashboards._parts import Card, Report, Tile, figure_card
-from simspec.reports.dashboards._table import points_table
+from simspec.reports.dashboards._table import best_table, points_table
 from simspec.reports.data import SweepData, read_sweep
 from simspec.reports.figures import (
     latency_cdf,
@@ -57,6 +57,7 @@ def sweep_page(data: SweepData) -> Page:
         tiles=list(_tiles(view)),
         findings_title="What this sweep says",
         findings=findings(view),
+        best=best_table(view),
         cards=cards,
         figures=figures,
         selectors=selectors,
