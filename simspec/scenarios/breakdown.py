@@ -91,13 +91,7 @@ def step_breakdown(
         "last_layer": last,
         "prefill": prefill,
     }
-    target = deployment.target
-    title = (
-        f"{deployment.architecture.name} ({target.weight_dtype}, KV {target.kv_dtype}) on "
-        f"{deployment.hardware.name} tp={target.tp}, batch {batch}, context {context}, "
-        f"{new_tokens} new token(s) each, layers {first_layer}..{last}, per GPU"
-    )
-    return Breakdown(title, table, _totals(deployment, step, asked))
+    return Breakdown(_title(deployment, asked), table, _totals(deployment, step, asked))
 
 
 def _last_layer(deployment: Deployment, first: int, last: int | None) -> int:
@@ -132,6 +126,16 @@ def _one_pass(
     )
     phase: Phase = "prefill" if prefill else "decode"
     return Pass("target", *layers, phase, (rows,), embeds=layers[0] == 0)
+
+
+def _title(deployment: Deployment, asked: dict[str, int]) -> str:
+    target = deployment.target
+    return (
+        f"{deployment.architecture.name} ({target.weight_dtype}, KV {target.kv_dtype}) on "
+        f"{deployment.hardware.name} tp={target.tp}, batch {asked['batch']}, context "
+        f"{asked['context']}, {asked['new_tokens']} new token(s) each, layers "
+        f"{asked['first_layer']}..{asked['last_layer']}, per GPU"
+    )
 
 
 def _totals(deployment: Deployment, step: StepCost, asked: dict[str, int]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from simspec.core.resources import shown_name
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
 from simspec.decoding._base import METHODS
+from simspec.scenarios.assumptions import assumptions
 from simspec.scenarios.build import Deployment, Place, build
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
@@ -82,14 +83,17 @@ def simulate_config(
     """Simulate a validated scenario; ``inputs`` are the texts it came from, for the manifest."""
     deployment = build(config, place)
     ours = simulate_scenario(config, deployment, place, check=check)
-    plain = None
+    plain, deployments = None, [deployment]
     if not deployment.method.max_draft:
         plain = ours
     elif baseline:
-        plain = simulate_scenario(*baseline_of(config, place), place, check=check)
+        plain_config, plain_deployment = baseline_of(config, place)
+        plain = simulate_scenario(plain_config, plain_deployment, place, check=check)
+        deployments.append(plain_deployment)
     workload = draw_workload(config, 0, place)
     result = {
         **_facts(config, deployment, workload.source),
+        "assumptions": assumptions(deployments, [config]),
         "status": ours.status,
         "reason": ours.reason,
         **metric_columns(ours),
@@ -193,6 +197,7 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,
         "dtype": deployment.target.weight_dtype,
+        "kv_dtype": deployment.target.kv_dtype,
         "method": config.method.name,
         "method_options": config.method.model_dump(mode="json", exclude={"name"}),
         "acceptance": describe_acceptance(deployment),
@@ -205,7 +210,7 @@ def _header(result: Mapping[str, Any]) -> list[str]:
     note = "" if result["calibrated"] else " (uncalibrated profile)"
     lines = [
         f"{result['model']} on {result['hardware']}{note}, {result['engine']}, tp={result['tp']}, "
-        f"{result['dtype']}, method {result['method']}",
+        f"{result['dtype']} (KV {result['kv_dtype']}), method {result['method']}",
         f"workload    {result['workload']}",
         f"acceptance  {result['acceptance']}",
     ]

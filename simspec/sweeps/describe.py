@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from simspec.core.provenance import manifest
-from simspec.scenarios.build import Deployment
+from simspec.scenarios.assumptions import assumptions
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.report import PAIRED
 from simspec.sweeps.axes import LOAD_FIELDS, touches_only
@@ -40,12 +40,15 @@ def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
         engine=_distinct(d.engine.name for d in deployments),
         tp=_distinct(str(d.target.tp) for d in deployments),
         dtype=_distinct(d.target.weight_dtype for d in deployments),
+        kv_dtype=_distinct(d.target.kv_dtype for d in deployments),
         acceptance=list(dict.fromkeys(describe_acceptance(d) for d in deployments)),
         workload=_workload_sentences(plan),
-        slo=first.config.slo.model_dump(exclude_none=True),
+        slo=_shared_targets(points),
         profile_sources={d.hardware.name: dict(d.hardware.sources) for d in deployments},
         curve_context=plan.config.sweep.curve_context,
-        assumptions=_assumptions(deployments[0]),
+        assumptions=assumptions(
+            [plan.deployments[p.point_id] for p in points], [p.config for p in points]
+        ),
     )
     # Taken when the sweep was planned: files edited since then are not what was computed.
     document["inputs"] = {name: {"sha256": plan.digests[name]} for name in sorted(plan.digests)}
@@ -80,23 +83,11 @@ def _load_label(plan: SweepPlan, point: Point) -> str:
     return ", ".join(cells) or "load"
 
 
+def _shared_targets(points: Sequence[Point]) -> dict[str, float]:
+    """Return the latency targets that all points share: no sentence may state another one's."""
+    first, *others = [point.config.slo.model_dump(exclude_none=True) for point in points]
+    return {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
+
+
 def _distinct(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(values))
-
-
-def _assumptions(deployment: Deployment) -> list[str]:
-    limits, engine = deployment.limits, deployment.engine
-    return [
-        f"Scheduler {limits.policy}: at most {limits.max_num_seqs} sequences and "
-        f"{limits.max_num_batched_tokens:,} tokens per step, chunked prefill "
-        f"{'on' if limits.chunked_prefill else 'off'}.",
-        f"KV cache: {deployment.num_blocks:,} blocks of {deployment.block_size_tokens} tokens "
-        f"per GPU ({engine.memory_fraction:.0%} of the device memory less weights, "
-        "activations and reserve).",
-        f"Engine {engine.name}: {engine.host_time_per_step_s * 1e3:.3g} ms host time per step, "
-        f"{engine.host_time_per_sequence_s * 1e6:.3g} µs per sequence, "
-        f"{engine.host_time_per_draft_step_s * 1e3:.3g} ms per draft step, "
-        f"{'captured graphs' if engine.graph_capture else 'eager launches'}.",
-        "Speedup: time per output token of autoregression over that of the method, on the same "
-        "requests, arrivals and tapes, replication by replication.",
-    ]

@@ -100,7 +100,7 @@ def test_closed_form_and_simulation_share_their_keys(simspec: Command, golden: P
     """A program that reads one reads the other."""
     estimated = simspec("estimate", *KANGAROO, "--json").json
     simulated = simspec("simulate", "scenario.yaml", "--json").json
-    only_closed_form = {"kv_dtype", "batch", "context"}
+    only_closed_form = {"batch", "context"}
     assert set(estimated) - set(simulated) == only_closed_form
     for key in set(estimated) & set(simulated):
         kinds = {type(document[key]) for document in (estimated, simulated)}

@@ -13,6 +13,7 @@ import pytest
 from simspec.core.errors import ConfigError, DoesNotFit
 from simspec.scenarios.report import simulate_file
 from simspec.sweeps import work
+from simspec.sweeps.describe import sweep_manifest
 from simspec.sweeps.executors import serial
 from simspec.sweeps.plan import plan_sweep
 from simspec.sweeps.run import default_output, executor_of, run_sweep
@@ -313,6 +314,19 @@ def test_the_manifest_names_each_load(tmp_path: Path) -> None:
     workload = json.loads((folder / "manifest.json").read_text())["workload"]
     assert set(workload) == {"low", "high"}
     assert "4 requests in flight" in workload["high"]
+
+
+def test_the_manifest_states_what_all_points_share(tmp_path: Path) -> None:
+    """A pool differs by device and by the method's own memory; a varied target is none of all."""
+    grid = {"hardware": ["h100_sxm", "l40s"], "slo.tpot_ms": [10, 20]}
+    scenario = {**SCENARIO, "slo": {"ttft_ms": 500, "tpot_ms": 5}}
+    found = plan(tmp_path, scenario=scenario, grid=grid)
+    document = sweep_manifest(found, "")
+    assert document["slo"] == {"ttft_ms": 500}
+    (pool,) = (text for text in document["assumptions"] if text.startswith("KV cache"))
+    blocks = sorted({deployment.num_blocks for deployment in found.deployments.values()})
+    assert len(blocks) == 4
+    assert f"KV cache: {blocks[0]:,} to {blocks[-1]:,} blocks of 16 tokens per GPU" in pool
 
 
 def test_inputs_are_hashed_when_planned(tmp_path: Path) -> None:
