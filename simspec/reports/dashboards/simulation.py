@@ -161,9 +161,21 @@ def _tiles(view: SweepView) -> Iterator[Tile]:
         theirs = baseline.number(key) if baseline is not None else None
         detail = f"autoregression: {shown.text(theirs)}" if theirs is not None else ""
         if point.number(key) is not None:
-            yield Tile(label, shown.text(point.number(key)), detail)
+            tail = _slowest(key, point, baseline)
+            yield Tile(label, shown.text(point.number(key)), detail, tail=tail)
     if not point.is_ok:
         yield Tile("Status", visible(point.status.replace("_", " ")), "reason below", "bad")
+
+
+def _slowest(key: str, point: Point, baseline: Point | None) -> str:
+    """Return what 95% of the requests stay below, on both sides; empty without percentiles."""
+    column = f"{key.removesuffix('_ms')}_p95_ms"
+    shown, mine = metric(column), point.number(column)
+    if mine is None:
+        return ""
+    theirs = baseline.number(column) if baseline is not None else None
+    against = f" (autoregression: {shown.text(theirs)})" if theirs is not None else ""
+    return f"95% of requests below {shown.text(mine)}{against}"
 
 
 def _findings(view: SweepView) -> Iterator[Finding]:
