@@ -32,6 +32,7 @@ from simspec.reports.verdicts import (
     Verdict,
     best_curves,
     break_even_batch,
+    crossings,
     includes_one,
     pays,
     verdicts,
@@ -257,10 +258,10 @@ def _closed_form_limit(view: SweepView) -> list[Finding]:
         return []
     found = []
     for condition, curve in best_curves(view, best).items():
-        limit = break_even_batch(curve)
+        crossed = crossings(curve)
         label = f" with {condition}" if condition else ""
         first, last = curve[0], curve[-1]
-        if limit is None:
+        if not crossed:
             side = "above" if last[1] > 1 else "below"
             text = (
                 f"In the closed form{label} the same configuration stays {side} 1 from batch "
@@ -268,12 +269,17 @@ def _closed_form_limit(view: SweepView) -> list[Finding]:
             )
             headline = f"No break-even batch up to {last[0]:g}"
         else:
+            course = [
+                f"{'rises above' if rises else 'falls to'} 1 at a batch of about {batch:.0f}"
+                for batch, rises in crossed
+            ]
             text = (
                 f"In the closed form{label} the same configuration gives {first[1]:.2f}× at batch "
-                f"{first[0]:g} and falls to 1 at a batch of about {limit:.0f} "
+                f"{first[0]:g} and {', then '.join(course)} "
                 f"({last[1]:.2f}× at batch {last[0]:g})."
             )
-            headline = f"Break-even near batch {limit:.0f}"
+            limit = break_even_batch(curve)
+            headline = f"Break-even near batch {crossed[0][0] if limit is None else limit:.0f}"
         found.append(Finding("break_even_batch", headline, text))
     return found[:3]
 

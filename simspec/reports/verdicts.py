@@ -118,8 +118,18 @@ def _matches(row: Mapping[str, object], axis: Axis, best: Point) -> bool:
 
 def break_even_batch(curve: Sequence[tuple[float, float]]) -> float | None:
     """Return the smallest batch at which a falling curve crosses 1, interpolated in log batch."""
+    return next((batch for batch, rises in crossings(curve) if not rises), None)
+
+
+def crossings(curve: Sequence[tuple[float, float]]) -> list[tuple[float, bool]]:
+    """Return the batches at which a curve crosses 1, in order, and whether it rises there.
+
+    It rises where a larger batch already reads every expert of a mixture in a plain step.
+    """
+    found = []
     for (b0, s0), (b1, s1) in itertools.pairwise(curve):
-        if s0 > 1 >= s1:
+        if (s0 > 1) != (s1 > 1):
             share = (s0 - 1) / (s0 - s1)
-            return math.exp(math.log(b0) + share * (math.log(b1) - math.log(b0)))
-    return None
+            batch = math.exp(math.log(b0) + share * (math.log(b1) - math.log(b0)))
+            found.append((batch, s1 > 1))
+    return found

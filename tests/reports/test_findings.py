@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from simspec.reports.data import read_sweep
+from simspec.reports.figures import speedup_vs_batch
 from simspec.reports.findings import Finding, findings
-from simspec.reports.verdicts import best_curves, break_even_batch, verdicts
+from simspec.reports.verdicts import best_curves, break_even_batch, crossings, verdicts
 from simspec.reports.view import SweepView, sweep_view
 from tests.helpers.fake_results import failed_row, fake_manifest, write_fake_results
 
@@ -298,6 +299,23 @@ def test_break_even_is_interpolated_in_log_batch() -> None:
     crossing = break_even_batch([(1, 1.6), (4, 1.3), (16, 0.9)])
     assert crossing is not None
     assert crossing == pytest.approx(math.exp(math.log(4) + 0.75 * math.log(4)))
+
+
+def test_a_curve_that_rises_through_1_is_not_above_it_throughout(tmp_path: Path) -> None:
+    """A mixture of experts may pay from a batch on: halfway in log batch between 1 and 4 lies 2."""
+    rising = [(1, 0.8), (4, 1.2), (16, 1.3)]
+    assert break_even_batch(rising) is None
+    batches, rises = zip(*crossings([*rising, (64, 0.7)]), strict=True)
+    assert batches == pytest.approx((2, 32))
+    assert rises == (True, False)
+    view = sweep_view(read_sweep(write_fake_results(tmp_path)))
+    for row in view.data.curves:
+        bend = (math.log2(row["batch"]) - 4) ** 2  # type: ignore[arg-type]
+        row.update(speedup=1.3 - 0.06 * bend)  # type: ignore[attr-defined]
+    text = said(view)["break_even_batch"].text
+    assert "gives 0.34× at batch 1 and rises above 1 at a batch of about 3, then falls" in text
+    assert "stays above" not in text
+    assert "Break-even batch: above 1 from 3 to 74" in str(speedup_vs_batch.figure(view))
 
 
 def test_the_closed_form_limit_belongs_to_the_best_configuration(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from simspec.reports.data import Axis, axis_cell, finite, has_axis
 from simspec.reports.labels import Value, plain, value_text
 from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact, view_key
 from simspec.reports.theme import NUM_SERIES, axis, break_even, break_even_label, layout, series
-from simspec.reports.verdicts import break_even_batch
+from simspec.reports.verdicts import crossings
 from simspec.reports.view import SweepView, combinations, series_axis
 
 CONTEXT = "context"
@@ -125,9 +125,10 @@ def _caption(
     sides: set[str] = set()
     for name, curve in zip(names, curves, strict=True):
         points = [(b, s) for b, row in sorted(curve.items()) if (s := finite(row["speedup"]))]
-        limit = break_even_batch(points) if points else None
-        if limit is not None:
-            limits.append(f"{limit:.0f} ({name})" if len(names) > 1 else f"{limit:.0f}")
+        crossed = [f"{'above 1 from ' if r else ''}{b:.0f}" for b, r in crossings(points)]
+        if crossed:
+            limit = " to ".join(crossed)
+            limits.append(f"{limit} ({name})" if len(names) > 1 else limit)
         elif points:
             side = "none, always above 1" if points[-1][1] > 1 else "none, never above 1"
             sides.add(side)
