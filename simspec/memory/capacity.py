@@ -98,7 +98,9 @@ class MemoryBudget:
             (f"weights ({target.weight_dtype}, tp={target.tp})", format_bytes(self.weights_bytes)),
             ("weights of the decoding method", format_bytes(self.extra_weights_bytes)),
             (
-                f"activations of {asked.max_num_batched_tokens:,} tokens",
+                # Logits of every sequence at once often need more than the tokens' states.
+                f"activations ({asked.max_num_batched_tokens:,} tokens, "
+                f"{asked.max_num_seqs:,} rows of logits)",
                 format_bytes(self.activation_bytes),
             ),
             ("reserve outside the allocator", format_bytes(self.reserve_bytes)),

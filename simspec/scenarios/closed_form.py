@@ -128,6 +128,7 @@ def estimate(
     drafted = stats.drafted_per_round
     return {
         **_facts(deployment, batch_size, context_len),
+        "prompt": prompt_len,
         "ttft_ms": prefill_time_s(deployment, prompt_len) * 1e3,
         "tpot_ms": tpot_s * 1e3,
         "step_time_ms": float(result.step_time_s) * 1e3,
@@ -166,6 +167,16 @@ def refusal_document(
 
 
 def _facts(deployment: Deployment, batch_size: int, context_len: int) -> dict[str, object]:
+    return {
+        **deployment_facts(deployment),
+        "batch": batch_size,
+        "context": context_len,
+        "acceptance": describe_acceptance(deployment),
+    }
+
+
+def deployment_facts(deployment: Deployment) -> dict[str, object]:
+    """Return what a deployment is, under the keys of every result."""
     config, target = deployment.config, deployment.target
     return {
         "hardware": deployment.hardware.name,
@@ -177,9 +188,6 @@ def _facts(deployment: Deployment, batch_size: int, context_len: int) -> dict[st
         "tp": target.tp,
         "dtype": target.weight_dtype,
         "kv_dtype": target.kv_dtype,
-        "batch": batch_size,
-        "context": context_len,
-        "acceptance": describe_acceptance(deployment),
     }
 
 

@@ -100,7 +100,7 @@ def test_closed_form_and_simulation_share_their_keys(simspec: Command, golden: P
     """A program that reads one reads the other."""
     estimated = simspec("estimate", *KANGAROO, "--json").json
     simulated = simspec("simulate", "scenario.yaml", "--json").json
-    only_closed_form = {"batch", "context"}
+    only_closed_form = {"batch", "context", "prompt"}
     assert set(estimated) - set(simulated) == only_closed_form
     for key in set(estimated) & set(simulated):
         kinds = {type(document[key]) for document in (estimated, simulated)}
@@ -127,6 +127,25 @@ def test_a_refusal_is_a_document_too(
     assert said.err == f"simspec: {said.json['reason']}\n"
     human = simspec(*arguments)
     assert (human.code, human.out, human.err) == (2, "", said.err)
+
+
+def test_memory_says_whose_it_is(simspec: Command) -> None:
+    """Every default that moves the pool is in the document: formats, engine, the largest step."""
+    found = simspec("memory", "--dtype", "fp8", "--json").json
+    assert (found["model"], found["hardware"], found["engine"]) == (
+        "llama-3.1-8b", "h100_sxm", "vllm",
+    )  # fmt: skip
+    assert (found["tp"], found["dtype"], found["kv_dtype"]) == (1, "fp8", "bf16")
+    assert found["method"] == "autoregressive"
+    (activations,) = (line for line in found["lines"] if line.startswith("activations"))
+    assert "(8,192 tokens, 256 rows of logits)" in activations
+
+
+def test_the_prompt_of_the_ttft_is_said(simspec: Command) -> None:
+    """TTFT is that of a prompt as long as the context, unless another one is asked for."""
+    point = ("estimate", "--context", "2000", "--json")
+    assert simspec(*point).json["prompt"] == 2000
+    assert simspec(*point, "--prompt", "100").json["prompt"] == 100
 
 
 def test_memory_that_does_not_fit_is_shown_and_refused(simspec: Command) -> None:

@@ -32,6 +32,7 @@ def memory(
     Example: simspec memory --hardware h100_sxm --model llama-3.1-70b --tp 4 --context 8192
     """
     from simspec.scenarios.build import build_without_acceptance, memory_facts, require_room
+    from simspec.scenarios.closed_form import deployment_facts
 
     config = opt.deployment_config(
         hardware=hardware,
@@ -47,7 +48,7 @@ def memory(
     most = deployment.max_sequences(context)
     lines = list(deployment.budget.lines())
     if as_json:
-        facts = {**memory_facts(deployment), "fits": most > 0}
+        facts = {**deployment_facts(deployment), **memory_facts(deployment), "fits": most > 0}
         print_json({**facts, "context": context, "max_sequences": most, "lines": lines})
     else:
         for line in lines:
