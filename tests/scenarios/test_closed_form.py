@@ -75,7 +75,7 @@ def test_a_prompt_is_computed_in_chunks() -> None:
 
 
 def test_the_prompt_is_the_context_unless_given() -> None:
-    """``prompt`` moves TTFT and nothing else."""
+    """``prompt`` is said, moves TTFT and nothing else."""
     one = deployment()
     default, given, other = (
         estimate(one, 1, 512),
@@ -83,7 +83,7 @@ def test_the_prompt_is_the_context_unless_given() -> None:
         estimate(one, 1, 512, 64),
     )
     assert default == given
-    assert {key for key in default if default[key] != other[key]} == {"ttft_ms"}
+    assert {key for key in default if default[key] != other[key]} == {"prompt", "ttft_ms"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simspec.serving.measured import Slo
 from simspec.serving.metrics import summarise
 from simspec.serving.records import Fate
 from simspec.serving.simulate import simulate
@@ -86,6 +87,21 @@ def test_automatic_warmup_leaves_out_the_start_of_a_closed_loop(num_requests: in
     first_s = run.requests.first_token_s - run.requests.arrival_s
     assert first_s[:4].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert summarise(run)["ttft_ms"] == 1000.0
+
+
+def test_goodput_does_not_count_the_latencies_of_the_warmup() -> None:
+    """Three of the four starters are too late and finish in the window; later ones meet 1.5 s.
+
+    In the steady loop every request is good, so goodput is the rate at which requests finish.
+    """
+    cost = FakeCost(pass_s=1.0, token_s=0.0, kv_token_s=0.0)
+    run = simulate(setup(together(*[(248, 20)] * 40), concurrency=4, cost=cost))
+    got = summarise(run, Slo(ttft_s=1.5), warmup=0.1)
+    assert got["slo_attainment"] == 1.0
+    assert got["goodput_requests_per_s"] == got["requests_per_s"]
+    window = measured_window(run, warmup=0.1)
+    late = (run.requests.first_token_s - run.requests.arrival_s) > 1.5
+    assert np.any(late & (run.requests.last_token_s > window.start_s))
 
 
 def test_a_loop_that_is_all_start_is_measured() -> None:
