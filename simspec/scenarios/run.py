@@ -20,7 +20,7 @@ from simspec.scenarios.schema import ScenarioConfig
 from simspec.serving.measured import Roofs, Slo
 from simspec.serving.metrics import latency_quantiles_ms, summarise
 from simspec.serving.plan import ServingSetup
-from simspec.serving.records import RunRecords
+from simspec.serving.records import Fate, RunRecords
 from simspec.serving.simulate import simulate
 from simspec.serving.stability import assess
 from simspec.workloads.workload import WorkloadRun
@@ -76,7 +76,7 @@ def simulate_scenario(
     DoesNotFit
         The weights leave no room, or no request of the workload can ever fit.
     Infeasible
-        The clock stops before the first request arrives.
+        The clock stops before a request has finished.
     ConfigError
         The workload is wrong.
     """
@@ -158,9 +158,13 @@ def _setup(
 def _refuse_if_nothing_ran(
     records: RunRecords, deployment: Deployment, place: Place | None
 ) -> None:
-    if len(records.refusals) < records.requests.request_id.size:
-        return
     with blame(place, "workload"):
+        if len(records.refusals) < records.requests.request_id.size:
+            if np.any(records.requests.fate == Fate.FINISHED):
+                return
+            raise Infeasible(
+                "no request finishes before the clock stops; raise simulation.max_simulated_s"
+            )
         if not records.refusals:
             raise Infeasible(
                 "no request arrives before the clock stops; raise simulation.max_simulated_s "

@@ -72,7 +72,9 @@ class Replica:
         self._state = EngineState(BlockPool(setup.num_blocks, setup.block_size_tokens))
         self._wake: simpy.Event | None = None
         longest = max((request.output_len for request in setup.requests), default=0)
-        self._nothing_drafted: Sequence[int] = [0] * longest
+        # A request longer than the pool is refused, whatever its log says.
+        pool = setup.num_blocks * setup.block_size_tokens
+        self._nothing_drafted: Sequence[int] = [0] * min(longest, pool)
         self._request_rows = RowBuffer(NUM_REQUEST_COLUMNS)
         self._step_rows = RowBuffer(NUM_STEP_COLUMNS)
         self._other_gaps = RowBuffer(2)

@@ -70,8 +70,10 @@ def measured_window(
     last = max(first + 1, num_requests - num_cooldown)
     start_s = float(requests.arrival_s[order[first]])
     end_s = float(requests.arrival_s[order[-1]])
+    steps_end_s = records.steps.end_s
+    no_step = not np.any((steps_end_s > start_s) & (steps_end_s <= end_s))
     # Everybody came at once, or the load goes on past the end of the clock.
-    if end_s <= start_s or records.num_not_arrived:
+    if no_step or records.num_not_arrived:
         end_s = records.end_s
     return Window(order[first:last], start_s, end_s, first, num_requests - last)
 
