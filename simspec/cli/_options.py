@@ -124,11 +124,12 @@ def _exits_on_confidence(method: Mapping[str, Any]) -> bool:
 
 
 def _acceptance_file(text: str) -> Mapping[str, Any]:
+    from simspec.core.resources import exists
     from simspec.core.yamlio import load_yaml, parse
     from simspec.decoding._base import ACCEPTANCE_MODELS
 
     path = Path(text)
-    if not text.strip() or not path.exists():
+    if not text.strip() or not exists(path):
         raise ConfigError(
             f"--acceptance: {text!r} is neither a number, nor numbers separated by commas, nor "
             "inline YAML, nor a file that exists"
@@ -146,7 +147,11 @@ def _acceptance_file(text: str) -> Mapping[str, Any]:
 def _yaml_value(text: str, option: str) -> Any:
     from simspec.core.yamlio import loads_yaml
 
-    return loads_yaml(f"value: {text}", option).data["value"]
+    data = loads_yaml(f"value: {text}", option).data
+    for key in data:
+        if key != "value":
+            raise ConfigError(f"{option}: the line {key!r} follows the value; give one value")
+    return data["value"]
 
 
 def deployment_config(**fields: Any) -> DeploymentConfig:

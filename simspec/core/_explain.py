@@ -127,6 +127,9 @@ def _grouped(error: ValidationError, model: type[BaseModel], data: object) -> li
         if item.from_union and item.kind in _NOUNS and deeper:
             # ``float | list[float]`` given a list with one bad item: only the item is wrong.
             continue
+        if item.kind == "too_short" and deeper:
+            # pydantic counts only the items that were right: the wrong one is the mistake.
+            continue
         if item.kind == "missing" and any(_means(other, item) for other in placed):
             # A misspelled field: one mistake, one sentence.
             continue

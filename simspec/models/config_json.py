@@ -131,6 +131,8 @@ def parse_config(text: str, label: str) -> ConfigFile:
         raise ProfileError(f"{label}:{line}: {key}: is given twice; keep one") from None
     except (ValueError, RecursionError) as error:
         reason = "too deeply nested" if isinstance(error, RecursionError) else str(error)
+        if "digits" in reason:  # Python's own limit, with advice for programmers
+            reason = "a whole number has thousands of digits"
         raise ProfileError(f"{label}: not a model config: {reason}") from None
     if not isinstance(data, dict):
         raise ProfileError(f"{label}:1: a model config is a JSON object, not {_shown(data)}")

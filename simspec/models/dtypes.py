@@ -183,9 +183,11 @@ def kv_dtype(name: str) -> DType:
     ConfigError
         Unknown, or a format for weights only.
     """
-    found = dtype(name)
+    caches = [known.name for known in DTYPES.values() if known.cache]
+    found = DTYPES.get(name)
+    if found is None:
+        raise ConfigError(f"unknown KV dtype {name!r}; {nearest(name, caches)}")
     if not found.cache:
-        caches = [known.name for known in DTYPES.values() if known.cache]
         raise ConfigError(f"no engine keeps its KV cache in {name!r}; {nearest(name, caches)}")
     return found
 

@@ -17,6 +17,7 @@ from a label to the fields it sets together::
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -49,6 +50,11 @@ class RangeAxis(StrictModel):
         if self.scale == "log" and (self.from_ <= 0 or self.num is None):
             raise PydanticCustomError(
                 "range_log", "a log range needs 'num' and 'from' greater than 0"
+            )
+        is_log = self.scale == "log"
+        if not math.isfinite(self.to / self.from_ if is_log else self.to - self.from_):
+            raise PydanticCustomError(
+                "range_wide", "'from' and 'to' are too far apart; bring them nearer to each other"
             )
         if self.step is not None and (self.to - self.from_) / self.step > MAX_POINTS:
             raise PydanticCustomError(
