@@ -48,7 +48,13 @@ def note(text: str) -> None:
 
 def print_json(document: object) -> None:
     """Print one JSON document; NaN and infinity become null."""
-    typer.echo(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding if sys.stdout is not None else "utf-8")
+    except UnicodeEncodeError:
+        # JSON has its own way to write what the terminal cannot show.
+        text = json.dumps(_finite(document), indent=2, allow_nan=False)
+    typer.echo(text)
 
 
 def _finite(value: Any) -> Any:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 
 from simspec import __version__
 from simspec.cli._output import help_without_command
-from simspec.core.errors import SimspecError
+from simspec.core.errors import SimspecError, one_line
 
 COMMANDS = ("sweep", "simulate", "estimate", "cost", "memory", "hardware", "models", "calibrate")
 
@@ -57,6 +59,7 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
     arguments : sequence of str, optional
         Instead of those of the process.
     """
+    _write_what_the_terminal_cannot_show()
     try:
         code = app(arguments, standalone_mode=False) or 0
         # What is left in the buffer would fail at exit, where nobody can catch it.
@@ -76,10 +79,8 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
         _drop_stdout()
         code = 141
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
         _drop_stdout()
-        _complain("cannot write the output (no space left on the device); free some space")
+        _complain(_of_the_system(error))
         code = 2
     if code == 130:  # also what typer makes of Ctrl-C
         _complain("interrupted")
@@ -91,5 +92,23 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _write_what_the_terminal_cannot_show() -> None:
+    """Let stdout write ``\\u2013`` for a character its encoding lacks, as stderr does already."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _of_the_system(error: OSError) -> str:
+    """Return the sentence for what the operating system refused where nobody expected it."""
+    if error.errno == errno.ENOSPC:
+        return "cannot write the output (no space left on the device); free some space"
+    try:
+        Path.cwd()
+    except OSError:
+        return "the working folder is gone; change to one that exists"
+    what = f"{error.filename}: " if error.filename is not None else ""
+    return f"{what}the system says {error.strerror or error}; check the path and its permissions"
+
+
 def _complain(sentence: str) -> None:
-    typer.echo(f"simspec: {sentence}", err=True)
+    typer.echo(f"simspec: {one_line(sentence)}", err=True)

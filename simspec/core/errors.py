@@ -70,6 +70,11 @@ class MissingExtra(SimspecError, ImportError):
     """An optional dependency is missing; the message holds the install command."""
 
 
+def one_line(text: str) -> str:
+    """Return text with line breaks and other control characters written out: ``\\n``."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ``did you mean 'x'? (choices: a, b, x)`` for an unknown name.
 

@@ -96,7 +96,30 @@ def to_json(obj: object) -> str:
 
 def write_json(path: Path, obj: object) -> None:
     """Write canonical JSON (see :func:`to_json`); the file is whole or unchanged."""
-    write_atomic(path, to_json(obj).encode("utf-8"))
+    write_atomic(path, json_bytes(obj))
+
+
+def json_bytes(obj: object) -> bytes:
+    """Return canonical JSON as UTF-8; bytes of a file name that are no text become ``\\udcff``."""
+    return to_json(obj).encode("utf-8", "backslashreplace")
+
+
+def why_no_folder(directory: Path) -> str | None:
+    """Return why results cannot be written into ``directory``; None when they can.
+
+    Asked before hours of work; makes nothing.
+    """
+    for place in (directory, *directory.parents):
+        try:
+            os.lstat(place)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        if not place.is_dir():
+            return f"{place} is not a folder"
+        return None if os.access(place, os.W_OK | os.X_OK) else f"{place} may not be written"
+    return None
 
 
 def write_atomic(path: Path, content: bytes) -> None:

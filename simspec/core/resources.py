@@ -39,6 +39,27 @@ def data_dir(kind: DataKind) -> Path:
     raise FileNotFoundError(f"simspec's {kind} folder is missing (looked at {looked})")
 
 
+def exists(path: Path) -> bool:
+    """Return whether anything is there; False for a name the system cannot hold."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a regular file is there; False for a name the system cannot hold."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_special(path: Path) -> bool:
+    """Return whether a pipe or a device is there: it may have no end, or wait for ever."""
+    return exists(path) and not path.is_file() and not path.is_dir()
+
+
 def shown_name(path: Path) -> str:
     """Return what results call a file: packaged data by their place in simspec, others as given.
 

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ValidationError
 
 from simspec.core._explain import Problem, child, explain, explained, shown, silent_coercions
 from simspec.core._yaml_nodes import YamlProblem, read_yaml
-from simspec.core.errors import ConfigError
+from simspec.core.errors import ConfigError, one_line
+from simspec.core.resources import is_special
 
 M = TypeVar("M", bound=BaseModel)
 FieldPath = Sequence[str | int]
@@ -132,6 +133,8 @@ def load_yaml(path: Path | str, *, error: type[ConfigError] = ConfigError) -> Do
     """
     name = _one_line(str(path))
     try:
+        if is_special(Path(path)):
+            raise error(f"{name}: is a pipe or a device; save it as a file and give that")
         with open(path, "rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as failure:
@@ -246,7 +249,7 @@ def _message(document: Document, problem: Problem) -> str:
 
 def _one_line(text: str, limit: int | None = 200) -> str:
     """Return text without control characters, shortened to ``limit``."""
-    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    clean = one_line(text)
     return clean if limit is None or len(clean) <= limit else clean[: limit - 1] + "…"
 
 
@@ -273,7 +276,9 @@ def _why_unreadable(path: Path, failure: OSError | ValueError) -> str:
         folder = path.parent
         if not folder.is_dir():
             return f"no such file; there is no folder {_one_line(str(folder))!r} either"
-        close = difflib.get_close_matches(path.name, _yaml_names(folder), n=1, cutoff=0.5)
+        # A link to nothing stands in the folder itself.
+        others = [name for name in _yaml_names(folder) if name != path.name]
+        close = difflib.get_close_matches(path.name, others, n=1, cutoff=0.5)
         if close:
             return f"no such file; did you mean {str(folder / close[0])!r}?"
         return f"no such file; {_listing(folder)}"

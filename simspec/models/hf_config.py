@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import ProfileError, nearest
+from simspec.core.resources import is_special
 from simspec.models.arch import Architecture, Block, DraftHead
 from simspec.models.config_json import ConfigFile, read_config
 from simspec.models.hf_families import (
@@ -116,6 +117,8 @@ def _find(name_or_path: str) -> Path:
         if not inner.is_file():
             raise ProfileError(f"{path}: is a directory without a config.json")
         return inner
+    if is_special(path):
+        raise ProfileError(f"{name_or_path}: is a pipe or a device; give a config.json")
     if path.suffix == ".json" or name_or_path.startswith((".", "/", "~")):
         raise ProfileError(f"{name_or_path}: no such file or directory{_similar_files(path)}")
     hint = nearest(name_or_path.rsplit("/", 1)[-1].lower(), catalog_names())
@@ -127,7 +130,7 @@ def _find(name_or_path: str) -> Path:
 
 def _similar_files(path: Path) -> str:
     try:
-        siblings = [sibling.name for sibling in path.parent.iterdir()]
+        siblings = [sibling.name for sibling in path.parent.iterdir() if sibling != path]
     except (OSError, ValueError):
         return ""
     close = difflib.get_close_matches(path.name, siblings, n=1)

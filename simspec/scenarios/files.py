@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simspec.core.resources import data_dir
+from simspec.core.resources import data_dir, exists
 
 
 def experiment_path(path: Path) -> Path:
@@ -12,8 +12,8 @@ def experiment_path(path: Path) -> Path:
 
     ``simspec sweep experiments/tau_vs_K.yaml`` thus works from any folder.
     """
-    if path.exists() or path.is_absolute():
+    if exists(path) or path.is_absolute():
         return path
     packaged = data_dir("experiments") / path.name
     is_example = len(path.parts) == 1 or path.parts[:-1] == ("experiments",)
-    return packaged if is_example and packaged.exists() else path
+    return packaged if is_example and exists(packaged) else path

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import ConfigError
-from simspec.core.provenance import manifest, write_json
+from simspec.core.provenance import manifest, why_no_folder, write_json
 from simspec.core.resources import shown_name
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
@@ -252,7 +252,14 @@ def _cells(prefix: str, outcome: Outcome, metric: str) -> dict[str, Any]:
 
 
 def _refuse_foreign(output: Path | None) -> None:
-    if output is None or not output.exists():
+    if output is None:
+        return
+    if reason := why_no_folder(output):
+        raise ConfigError(
+            f"{output}: cannot be used as a result folder ({reason}); choose another one with "
+            "--output"
+        )
+    if not output.exists():
         return
     try:
         foreign = any(path.name not in OURS for path in output.iterdir())

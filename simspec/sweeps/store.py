@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from simspec.core.errors import ConfigError
-from simspec.core.provenance import to_json, write_atomic
+from simspec.core.provenance import json_bytes, why_no_folder, write_atomic
 
 JOURNAL = "points.jsonl"
 POINTS = "points.parquet"
@@ -124,7 +124,7 @@ class ResultStore:
 
     def write_manifest(self, manifest: Mapping[str, object]) -> Path:
         """Write the manifest as canonical JSON, atomically."""
-        return self._write(MANIFEST, to_json(manifest).encode())
+        return self._write(MANIFEST, json_bytes(manifest))
 
     def _write(self, name: str, content: bytes) -> Path:
         target = self.directory / name
@@ -155,6 +155,11 @@ def check_folder(directory: Path) -> None:
                     f"{journal}: was not written by 'simspec sweep' of this version; choose "
                     "another folder with --output"
                 )
+        elif reason := why_no_folder(directory):
+            raise ConfigError(
+                f"{directory}: cannot be used as a result folder ({reason}); choose another one "
+                "with --output"
+            )
         elif directory.exists():
             foreign = sorted(p.name for p in directory.iterdir() if p.name not in _OURS)
             if foreign:
@@ -182,8 +187,9 @@ def peek(directory: Path) -> dict[str, dict[str, Any]]:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(entry, dict) and isinstance(entry.get("result"), dict):
-                found[str(entry.get("key"))] = entry["result"]
+            result = entry.get("result") if isinstance(entry, dict) else None
+            if isinstance(result, dict) and "status" in result:
+                found[str(entry.get("key"))] = result
     return found
 
 

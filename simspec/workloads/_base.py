@@ -18,10 +18,14 @@ from pydantic import Field
 
 from simspec.core.errors import ConfigError, nearest
 from simspec.core.registry import PluginConfig, Registry
+from simspec.core.resources import is_file
 
 ARRIVALS = Registry("simspec.workloads.arrivals", "arrival process")
 LENGTHS = Registry("simspec.workloads.lengths", "length distribution")
 IMPORTERS = Registry("simspec.workloads.importers", "request-log format")
+
+_MAX_SHOWN_NAME = 200
+"""A longer file name is somebody's mistake, not something to repeat in full."""
 
 NumTokens: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000)]
 """A length in tokens."""
@@ -184,10 +188,19 @@ def find_file(name: str, base: Path | None) -> Path:
     wanted = Path(name).expanduser()
     places = [wanted] if base is None else [base / wanted, wanted]
     for place in places:
-        if place.is_file():
+        if is_file(place):
             return place
     folder = places[0].parent
-    names = [p.name for p in folder.iterdir() if p.is_file()] if folder.is_dir() else []
+    names = _files_in(folder)
     looked = " and ".join(dict.fromkeys(str(place.parent.resolve()) for place in places))
     hint = nearest(wanted.name, names) if 0 < len(names) <= 20 else "check the path"
+    if len(name) > _MAX_SHOWN_NAME:
+        raise ConfigError(f"file '{name[:_MAX_SHOWN_NAME]}…' not found; {hint}")
     raise ConfigError(f"file {name!r} not found in {looked}; {hint}")
+
+
+def _files_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir() if is_file(path)]
+    except OSError:
+        return []

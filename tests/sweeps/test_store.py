@@ -180,7 +180,7 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
         env=environment(),
         preexec_fn=obey_permissions if os.geteuid() == 0 else None,
     ).stdout
-    assert "cannot write results here (Permission denied); choose another folder" in found
+    assert "may not be written); choose another one with --output" in found
     assert list(locked.iterdir()) == []
 
 

@@ -42,8 +42,9 @@ def sweep(
     """
     from simspec.scenarios.files import experiment_path
     from simspec.sweeps.plan import plan_sweep
-    from simspec.sweeps.run import default_output, run_sweep
+    from simspec.sweeps.run import default_output, executor_of, run_sweep
 
+    executor_of(executor, workers)  # a mistake there is found before anything is read
     plan = plan_sweep(experiment_path(file))
     folder = output or default_output(plan)
     if dry_run:
