@@ -320,9 +320,9 @@ def read_table(path: Path) -> list[dict[str, object]]:
     from pyarrow import parquet
 
     try:
-        # Opened here: pyarrow would take a path for a URI and refuse names that are no text.
-        with path.open("rb") as stream:
-            rows: list[dict[str, object]] = parquet.read_table(stream).to_pylist()
+        # Read here: pyarrow would take a path for a URI and refuse names that are no text.
+        content = pyarrow.BufferReader(path.read_bytes())
+        rows: list[dict[str, object]] = parquet.read_table(content).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
         first = str(error).partition("\n")[0]
         raise ConfigError(f"{path}: cannot be read ({first}); run the sweep again") from None
