@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simspec.core.errors import ConfigError, DoesNotFit, SimspecError
+from simspec.core.resources import exists
 from simspec.core.units import format_bytes
 from simspec.core.yamlio import Document, dotted
 from simspec.cost.forward import CostModel
@@ -153,7 +154,7 @@ def resolve_reference(reference: str, base: Path | None) -> str:
     if base is not None and not Path(reference).is_absolute():
         candidate = base / reference
         looks_like_path = "/" in reference or candidate.suffix in {".yaml", ".yml", ".json"}
-        if looks_like_path and candidate.exists():
+        if looks_like_path and exists(candidate):
             return str(candidate)
     return reference
 
