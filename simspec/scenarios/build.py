@@ -192,7 +192,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
     with blame(place, "model"):
         architecture = load_model(resolve_reference(config.model, base))
     with blame(place, "dtype"):
-        find_dtype(config.dtype)
+        weights = find_dtype(config.dtype)
     with blame(place, "kv_dtype"):
         find_kv_dtype(config.kv_dtype)
     target = Stack(
@@ -203,6 +203,8 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         weight_dtype=config.dtype,
         kv_dtype=config.kv_dtype,
         tp=config.tp,
+        # Layers pass on what unquantised weights are in; quantised ones are used in 16 bit.
+        activation_dtype=weights.name if weights.bits_per_weight >= 16.0 else "bf16",
     )
     with blame(place, "method"):
         method = config.method.build(target)

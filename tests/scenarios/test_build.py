@@ -10,6 +10,7 @@ import pytest
 
 from simspec.core.errors import ConfigError, DoesNotFit, SimspecError, TraceError
 from simspec.core.yamlio import Document, load_yaml, parse, parse_mapping
+from simspec.scenarios.breakdown import step_breakdown
 from simspec.scenarios.build import (
     Deployment,
     Place,
@@ -159,3 +160,25 @@ def test_the_engine_limits_unless_the_scenario_does() -> None:
     ).limits
     assert (own.max_num_seqs, own.max_num_batched_tokens, own.chunked_prefill) == (3, 17, False)
     assert deployment(memory={"block_size_tokens": 32}).block_size_tokens == 32
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("fp32", 4), ("bf16", 2), ("fp16", 2), ("fp8", 2), ("int4_g128", 2)]
+)
+def test_activations_are_as_wide_as_unquantised_weights(
+    tmp_path: Path, dtype: str, width: int
+) -> None:
+    """All-reduces move T d b_a bytes twice a layer: 4 bytes a value in fp32, 2 otherwise."""
+    gemm = {"flop_efficiency": 0.8, "bandwidth_efficiency": 0.9, "overhead_us": 3}
+    profile = {
+        "extends": "h100_sxm",
+        "name": "with_fp32",
+        "kernels": {"gemm": {"fp32": gemm, "fp16": gemm}, "source": "made up for a test"},
+    }
+    path = tmp_path / "with_fp32.yaml"
+    path.write_text(json.dumps(profile))
+    found = deployment(hardware=str(path), dtype=dtype, tp=2)
+    rows = step_breakdown(found, batch=3, context=100).rows
+    (moved,) = (row["megabytes"] for row in rows if row["operator"] == "all_reduce")
+    layers, hidden = found.architecture.num_layers, found.architecture.hidden_size
+    assert moved * 1e6 == pytest.approx(2 * layers * 3 * hidden * width)
