@@ -32,8 +32,7 @@ def assumptions(
         _kv_cache(deployments),
         *dict.fromkeys(_engine(deployment.engine) for deployment in deployments),
         _measured(scenarios),
-        "Speedup: time per output token of autoregression over that of the method, on the same "
-        "requests, arrivals and tapes, replication by replication.",
+        _speedup(scenarios),
     ]
 
 
@@ -78,6 +77,19 @@ def _measured(scenarios: Collection[ScenarioConfig]) -> str:
         f"Measured: requests in order of arrival, without {', or '.join(_warmups(scenarios))} "
         f"(warm-up){drained if 'closed_loop' in kinds else ''}."
     )
+
+
+def _speedup(scenarios: Collection[ScenarioConfig]) -> str:
+    sentence = (
+        "Speedup: time per output token of autoregression over that of the method, on the same "
+        "requests, arrivals and tapes, replication by replication"
+    )
+    if any(scenario.simulation.warmup == "auto" for scenario in scenarios):
+        sentence += (
+            "; MSER-5 may end the warm-up of the two runs at different requests, "
+            "a given simulation.warmup ends it at the same one"
+        )
+    return f"{sentence}."
 
 
 def _warmups(scenarios: Collection[ScenarioConfig]) -> Iterator[str]:

@@ -62,3 +62,9 @@ def test_a_simulation_states_both_pools() -> None:
     assert ours < plain
     assert any(f"{ours:,} to {plain:,} blocks" in text for text in document["assumptions"])
     assert document["kv_dtype"] == "bf16"
+
+
+def test_the_speedup_says_when_its_two_runs_may_measure_different_requests() -> None:
+    """MSER-5 cuts each run by itself; a given share cuts both alike and needs no caution."""
+    assert "different requests" in stated({})
+    assert "different requests" not in stated({"simulation": {"warmup": 0.25}})
