@@ -116,7 +116,7 @@ def reader_for(columns: frozenset[str]) -> tuple[str, TableReader] | None:
     found: list[tuple[int, str, TableReader]] = []
     for name in TABLES.names():
         reader = cast(TableReader, TABLES.module(name))
-        if reader.COLUMNS <= columns:
+        if columns >= reader.COLUMNS:
             found.append((len(reader.COLUMNS), name, reader))
     if not found:
         return None
