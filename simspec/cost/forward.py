@@ -174,6 +174,7 @@ class CostModel:
         flop: Quantity = 0.0
         num_bytes: Quantity = 0.0
         draft_steps: Quantity = 0.0
+        lookups: Quantity = 0.0
         previous: Phase | None = None
         for weight, work in weighted:
             totals = self._pass_totals(work, work.rows)
@@ -191,10 +192,12 @@ class CostModel:
             if phase in {"draft", "catch_up"} and (work.embeds or phase != previous):
                 draft_steps = draft_steps + weight
             previous = phase
+            lookups = lookups + weight * work.host_lookups
         host_s = (
             engine.host_time_per_step_s
             + engine.host_time_per_sequence_s * num_sequences
             + engine.host_time_per_draft_step_s * draft_steps
+            + engine.host_time_per_lookup_s * lookups
         )
         phases["host"] = host_s
         return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)

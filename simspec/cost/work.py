@@ -52,3 +52,5 @@ class Pass:
     rows: tuple[Rows, ...]
     embeds: bool = False
     """Whether the pass begins with the embedding gather."""
+    host_lookups: Quantity = 0.0
+    """Texts the host searches for a continuation before the pass can start (prompt lookup)."""

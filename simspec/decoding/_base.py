@@ -93,7 +93,11 @@ class Method(Protocol):
         ...
 
     def round_passes(
-        self, context_lens: Sequence[int], drafted: Sequence[int], prefill: Rows | None
+        self,
+        context_lens: Sequence[int],
+        drafted: Sequence[int],
+        accepted: Sequence[int],
+        prefill: Rows | None,
     ) -> list[Pass]:
         """Return the passes of one lock-step round.
 
@@ -103,6 +107,9 @@ class Method(Protocol):
             KV entries of each sequence before the round.
         drafted : sequence (B,), tokens
             m of each sequence in this round.
+        accepted : sequence (B,), tokens
+            a of each sequence in this round: a drafter with a KV of its own has to catch up on
+            the last draft when all were accepted.
         prefill : Rows or None
             Prompt chunks that ride along in the same engine step (every layer once).
             With an empty batch the result is one plain prefill pass.

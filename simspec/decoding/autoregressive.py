@@ -57,7 +57,11 @@ class Autoregressive:
         return RoundStatistics(drafted_pmf=np.ones(1), accepted_pmf=np.ones(1))
 
     def round_passes(
-        self, context_lens: Sequence[int], drafted: Sequence[int], prefill: Rows | None
+        self,
+        context_lens: Sequence[int],
+        drafted: Sequence[int],
+        accepted: Sequence[int],
+        prefill: Rows | None,
     ) -> list[Pass]:
         """Return one pass over every layer, with the prompt chunks in it."""
         rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None

@@ -138,7 +138,11 @@ class Kangaroo:
         return required(acceptance, self.name).statistics(self.max_draft, self.threshold)
 
     def round_passes(
-        self, context_lens: Sequence[int], drafted: Sequence[int], prefill: Rows | None
+        self,
+        context_lens: Sequence[int],
+        drafted: Sequence[int],
+        accepted: Sequence[int],
+        prefill: Rows | None,
     ) -> list[Pass]:
         """Return the passes of one lock-step round; plain decoding if nothing is drafted."""
         if any(drafted):

@@ -34,11 +34,20 @@ class Tape:
         Whether text position ``t`` is accepted when it is the ``i``-th draft (row ``i - 1``)
         of its round and all drafts before it were accepted. Drafts deeper than ``depth`` use
         the last row.
+    rank : array (depth, n), int, or None
+        Place of the text's token among the drafter's candidates (0 = most probable), for drafters
+        that propose several; the number of candidates or more where it is not among them. Rows
+        are depths as for ``accept``, which is ``rank == 0``.
+    matched : array (n,), bool, or None
+        Whether there is anything to draft from at text position ``t`` (prompt lookup finds its
+        n-gram); None: always.
     """
 
     confidence: npt.NDArray[np.float64]
     off_track_confidence: npt.NDArray[np.float64]
     accept: npt.NDArray[np.bool_]
+    rank: npt.NDArray[np.int64] | None = None
+    matched: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,8 @@ class Outcomes:
     Attributes
     ----------
     drafted : array (n,), int
-        m: tokens drafted, 1 <= m <= K (0 when the method does not speculate).
+        m: tokens drafted, 1 <= m <= K (0 when the method does not speculate or has nothing to
+        draft from); of a tree all its nodes.
     accepted : array (n,), int
         a: tokens accepted, 0 <= a <= m; the round yields a + 1 tokens.
     """
@@ -66,11 +76,14 @@ class RoundStatistics:
     drafted_pmf : array (K + 1,)
         P(m = j), j = 0..K.
     accepted_pmf : array (K + 1,)
-        P(a = j), j = 0..K.
+        P(a = j), j = 0..K; of a tree j = 0..depth.
+    all_accepted : float
+        P(m >= 1 and a = m): a chain's drafter has not read its own last token.
     """
 
     drafted_pmf: npt.NDArray[np.float64]
     accepted_pmf: npt.NDArray[np.float64]
+    all_accepted: float = 0.0
 
     def __post_init__(self) -> None:
         for law in (self.drafted_pmf, self.accepted_pmf):

@@ -22,6 +22,8 @@ class HostGroup(SourcedGroup):
     """For each sequence in the step."""
     per_draft_step_us: HostMicroseconds
     """For each sequential draft pass of a round."""
+    per_lookup_us: HostMicroseconds = 0.0
+    """For each text searched for an earlier occurrence of its last tokens (prompt lookup)."""
     per_launch_us: HostMicroseconds
     """CPU time of launching one kernel; matters without captured graphs only."""
     graph_capture: bool
@@ -65,6 +67,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         host_time_per_step_s=from_us(host.per_step_us),
         host_time_per_sequence_s=from_us(host.per_sequence_us),
         host_time_per_draft_step_s=from_us(host.per_draft_step_us),
+        host_time_per_lookup_s=from_us(host.per_lookup_us),
         launch_time_s=from_us(host.per_launch_us),
         graph_capture=host.graph_capture,
         block_size_tokens=memory.block_size_tokens,
@@ -86,6 +89,7 @@ def describe_engine(
         "host.per_step_us": us(engine.host_time_per_step_s),
         "host.per_sequence_us": us(engine.host_time_per_sequence_s),
         "host.per_draft_step_us": us(engine.host_time_per_draft_step_s),
+        "host.per_lookup_us": us(engine.host_time_per_lookup_s),
         "host.per_launch_us": us(engine.launch_time_s),
         "host.graph_capture": engine.graph_capture,
         "memory.memory_fraction": engine.memory_fraction,

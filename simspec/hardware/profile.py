@@ -122,3 +122,5 @@ class EngineProfile:
     max_num_batched_tokens: int
     chunked_prefill: bool
     sources: Mapping[str, str]
+    host_time_per_lookup_s: float = 0.0
+    """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""

@@ -97,7 +97,7 @@ def prefill_time_s(deployment: Deployment, prompt_len: int) -> float:
             attended_tokens=new * (done + (new + 1) / 2),
             logit_rows=int(last),
         )
-        passes = deployment.method.round_passes([], [], rows)
+        passes = deployment.method.round_passes([], [], [], rows)
         total += float(deployment.cost.step(passes, 1).total_s)
         done += new
     return total

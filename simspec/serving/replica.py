@@ -186,7 +186,8 @@ class Replica:
         decoding = plan.decoding
         contexts = [sequence.context_len for sequence in decoding]
         prefill = _prefill_rows(plan) if plan.prefilling else None
-        passes = self._setup.method.round_passes(contexts, drafted, prefill)
+        accepted = [sequence.accepted_at[sequence.emitted] for sequence in decoding]
+        passes = self._setup.method.round_passes(contexts, drafted, accepted, prefill)
         return self._setup.cost.step(passes, len(decoding) + len(plan.prefilling))
 
     # -- the end of a step -----------------------------------------------------------------

@@ -13,7 +13,7 @@ from tests.decoding.factories import tape, target
 
 def test_a_step_is_one_pass_over_every_layer() -> None:
     """F(0, L, 1) + H(1) for each sequence: it adds one token to c and sees c + 1."""
-    (work,) = Autoregressive(target()).round_passes([10, 25], [0, 0], None)
+    (work,) = Autoregressive(target()).round_passes([10, 25], [0, 0], [0, 0], None)
     assert (work.stack, work.first_layer, work.last_layer, work.embeds) == ("target", 0, 32, True)
     assert work.phase == "decode"
     assert work.rows == (Rows("decode", 2, 2, 37, 37, 2),)
@@ -22,10 +22,10 @@ def test_a_step_is_one_pass_over_every_layer() -> None:
 def test_prompt_chunks_ride_along_or_run_alone() -> None:
     """With decoding sequences the chunk shares their pass; without, it is one prefill pass."""
     chunk = Rows("prefill", 1, 128, 128, 128 * 64.5, 0)
-    (shared,) = Autoregressive(target()).round_passes([10], [0], chunk)
+    (shared,) = Autoregressive(target()).round_passes([10], [0], [0], chunk)
     assert shared.phase == "decode"
     assert shared.rows[1] is chunk
-    (alone,) = Autoregressive(target()).round_passes([], [], chunk)
+    (alone,) = Autoregressive(target()).round_passes([], [], [], chunk)
     assert alone.phase == "prefill"
     assert alone.rows == (chunk,)
 
@@ -35,7 +35,7 @@ def test_the_expectation_is_the_step_itself() -> None:
     method = Autoregressive(target())
     (expected,) = method.expected_passes(3, 50, method.statistics(None))
     assert expected.weight == 1.0
-    assert [expected.work] == method.round_passes([50, 50, 50], [0, 0, 0], None)
+    assert [expected.work] == method.round_passes([50, 50, 50], [0, 0, 0], [0, 0, 0], None)
 
 
 def test_every_round_yields_one_token() -> None:

@@ -82,8 +82,8 @@ def test_no_more_is_accepted_than_drafted(config: PluginConfig) -> None:
 def test_nothing_drafted_is_plain_decoding(config: PluginConfig) -> None:
     """With m = 0 everywhere the passes are those of the autoregressive method."""
     contexts = [10, 999, 40]
-    plain = Autoregressive(target()).round_passes(contexts, [0, 0, 0], None)
-    assert _build(config).round_passes(contexts, [0, 0, 0], None) == plain
+    plain = Autoregressive(target()).round_passes(contexts, [0, 0, 0], [0, 0, 0], None)
+    assert _build(config).round_passes(contexts, [0, 0, 0], [0, 0, 0], None) == plain
 
 
 @each_method
@@ -113,7 +113,7 @@ def test_passes_name_stacks_and_layers_that_exist(config: PluginConfig) -> None:
     method = _build(config)
     for drafted in ([1, 1], [method.max_draft, 1], [0, method.max_draft]):
         limited = [min(m, method.max_draft) for m in drafted]
-        _check_passes(method, method.round_passes([50, 800], limited, None))
+        _check_passes(method, method.round_passes([50, 800], limited, limited, None))
 
 
 PREFILL = Rows(
@@ -134,7 +134,7 @@ def test_a_prompt_chunk_passes_every_target_layer_once(
     """The chunk's tokens see each layer of the target once, and its logits are made once."""
     method = _build(config)
     drafted = [min(2, method.max_draft)] * batch_size
-    passes = method.round_passes([100] * batch_size, drafted, PREFILL)
+    passes = method.round_passes([100] * batch_size, drafted, drafted, PREFILL)
     _check_passes(method, passes)
     num_layers = len(method.stacks()["target"].blocks)
     tokens = np.zeros(num_layers)

@@ -55,7 +55,7 @@ def test_expected_round_time_is_the_mean_of_simulated_rounds(
     contexts = [context] * batch_size
     seen = np.zeros((400, 4))
     for row, m in zip(seen, drafted.tolist(), strict=True):
-        step = cost.step(method.round_passes(contexts, m, None), batch_size)
+        step = cost.step(method.round_passes(contexts, m, m, None), batch_size)
         row[:] = step.total_s, step.by_phase["draft"], step.by_phase["verify"], step.host_s
     weighted = method.expected_passes(batch_size, context, statistics)
     expected = cost.expected_step(weighted, batch_size)
@@ -75,4 +75,5 @@ def test_each_draft_token_costs_one_host_turn() -> None:
     method = Config(exit_layer=4).build(target())
     cost = CostModel(method.stacks(), device(4.0), engine(per_draft_step_s=1e-3))
     for m in (1, 4):
-        assert cost.step(method.round_passes([500], [m], None), 1).host_s == pytest.approx(m * 1e-3)
+        step = cost.step(method.round_passes([500], [m], [0], None), 1)
+        assert step.host_s == pytest.approx(m * 1e-3)

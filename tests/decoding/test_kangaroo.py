@@ -40,7 +40,7 @@ def logit_rows(passes: list[Pass], stack: str) -> float:
 
 def test_one_sequence_in_order() -> None:
     """m = 2 at context 100: two draft steps, the closing pass, the deep layers on 3 tokens."""
-    passes = kangaroo().round_passes([100], [2], None)
+    passes = kangaroo().round_passes([100], [2], [2], None)
     summary = [(p.stack, p.first_layer, p.last_layer, p.phase, p.embeds, *(p.rows)) for p in passes]
     assert summary == [
         ("target", 0, E, "draft", True, Rows("decode", 1, 1, 101, 101, 0)),
@@ -63,7 +63,7 @@ def test_work_is_conserved(batch: list[tuple[int, int]]) -> None:
     The adapter and the head of the drafter see m.
     """
     contexts, drafted = [c for c, _ in batch], [m for _, m in batch]
-    passes = kangaroo().round_passes(contexts, drafted, None)
+    passes = kangaroo().round_passes(contexts, drafted, drafted, None)
     verified = sum(m + 1 for m in drafted)
     assert layer_tokens(passes, "target") == [verified] * L
     assert logit_rows(passes, "target") == verified
@@ -76,7 +76,7 @@ def test_work_is_conserved(batch: list[tuple[int, int]]) -> None:
 def test_a_prompt_chunk_is_split_at_the_exit_layer() -> None:
     """Shallow layers with the closing pass, deep layers with verification, then the adapter."""
     chunk = Rows("prefill", 1, 512, 512, 512 * 256.5, 1)
-    passes = kangaroo().round_passes([100], [1], chunk)
+    passes = kangaroo().round_passes([100], [1], [0], chunk)
     closing, verify, adapter = passes[-3:]
     assert closing.rows[1] == Rows("prefill", 1, 512, 512, 512 * 256.5, 0)
     assert verify.rows[1] == chunk
@@ -87,7 +87,7 @@ def test_a_prompt_chunk_is_split_at_the_exit_layer() -> None:
 def test_a_prompt_alone_is_one_prefill_pass_and_the_adapter() -> None:
     """With no sequence decoding the whole model runs once, then the adapter fills its KV."""
     chunk = Rows("prefill", 1, 512, 512, 512 * 256.5, 1)
-    whole, adapter = kangaroo().round_passes([], [], chunk)
+    whole, adapter = kangaroo().round_passes([], [], [], chunk)
     assert (whole.first_layer, whole.last_layer, whole.phase) == (0, L, "prefill")
     assert whole.rows == (chunk,)
     assert adapter.rows[0].logit_rows == 0
@@ -130,9 +130,12 @@ def test_expected_work_is_the_mean_over_simulated_rounds(batch_size: int) -> Non
     seen = np.array(
         [
             totals(
-                [(1.0, p) for p in method.round_passes([context] * batch_size, row.tolist(), None)]
+                [
+                    (1.0, p)
+                    for p in method.round_passes([context] * batch_size, m, [0] * batch_size, None)
+                ]
             )
-            for row in drafted.T
+            for m in drafted.T.tolist()
         ]
     )
     weighted = method.expected_passes(batch_size, context, method.statistics(acceptance))

@@ -41,7 +41,11 @@ class FakeMethod:
         raise AssertionError("the simulation asks for no closed form")
 
     def round_passes(
-        self, context_lens: Sequence[int], drafted: Sequence[int], prefill: Rows | None
+        self,
+        context_lens: Sequence[int],
+        drafted: Sequence[int],
+        accepted: Sequence[int],
+        prefill: Rows | None,
     ) -> list[Pass]:
         draft = [
             Pass("draft", 0, 1, "draft", (decode_rows(context_lens, [1] * len(drafted)),))

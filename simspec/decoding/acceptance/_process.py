@@ -207,13 +207,16 @@ def _round_statistics(
     """Follow one round from ``start`` and collect P(m = j) and P(a = j)."""
     drafted = np.zeros(max_draft + 1)
     accepted = np.zeros(max_draft + 1)
+    all_accepted = 0.0
     alive = start
     for i in range(max_draft):
         is_last = i + 1 == max_draft
         agree = alive * text.accept_at(i)
         go_on = np.zeros_like(alive) if is_last else text.is_confident
         accepted[i] += float((alive - agree).sum())
-        accepted[i + 1] += float((agree * (1.0 - go_on)).sum())
+        stopped = float((agree * (1.0 - go_on)).sum())
+        accepted[i + 1] += stopped
+        all_accepted += stopped
         drafted[i + 1] += float((alive * (1.0 - go_on)).sum())
         # Rejected but confident: drafting continues off track for 1..left more tokens.
         lost, left = float(((alive - agree) * go_on).sum()), max_draft - i - 1
@@ -221,7 +224,7 @@ def _round_statistics(
             reach = off_track_survival[:left]
             drafted[i + 2 : max_draft + 1] += lost * (reach - np.append(reach[1:], 0.0))
         alive = text.grid.advance(agree * go_on)
-    return RoundStatistics(drafted_pmf=drafted, accepted_pmf=accepted)
+    return RoundStatistics(drafted, accepted, all_accepted)
 
 
 def survival_of_first(text: DiscreteText, start: Array, num_drafts: int) -> Array:
