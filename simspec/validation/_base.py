@@ -101,6 +101,10 @@ class TableReader(Protocol):
     """Columns that recognise the table; of several readers the one that needs most wins."""
     DESCRIPTION: ClassVar[str]
     """What such a table holds, for help and messages; a few words."""
+    NUMBERS: ClassVar[frozenset[str]]
+    """Columns that hold a number or nothing. They are checked before :meth:`compare` is called,
+    which then finds floats, NaN where a cell is empty; any other column of ``COLUMNS`` is text,
+    NaN where a cell is empty."""
 
     @staticmethod
     def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
