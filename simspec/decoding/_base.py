@@ -6,9 +6,9 @@ out of it*; it never says how long that takes (``cost``) nor whether it fits (``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from simspec.core.registry import PluginConfig, Registry
 from simspec.cost.work import Pass, Quantity, Rows, Stack
@@ -29,6 +29,8 @@ class Footprint:
     extra_weights_bytes: float
     extra_kv_bytes_per_token: float
     reserved_slots: int
+    extra_kv_bytes_per_sequence: float = 0.0
+    """A KV buffer of fixed size, set aside for every sequence the engine may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,14 @@ class MethodConfig(PluginConfig):
     def acceptance_exit_layer(self) -> int | None:
         """The exit layer the acceptance depends on, None for methods without one."""
         return None
+
+    def resolved(self, resolve: Callable[[str], str]) -> Self:
+        """Return the method with the files it names passed through ``resolve``.
+
+        A file named in a scenario is looked up beside the scenario; a method that names none is
+        itself.
+        """
+        return self
 
     def build(self, target: Stack) -> Method:
         """Bind the method to a target.

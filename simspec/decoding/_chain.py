@@ -230,6 +230,70 @@ def expected_round(
     return ChainRound(steps, _one_token_each(batch_size, closing_context), verification)
 
 
+def observed_catch_up(
+    context_lens: Sequence[int], drafted: Sequence[int], accepted: Sequence[int]
+) -> list[WeightedRows]:
+    """Return the last drafts that a drafter with a KV of its own has not read.
+
+    Where all m drafts were accepted (m >= 1), draft m is part of the text but no draft step read
+    it: one token at ``c + m`` for each such sequence.
+
+    Parameters
+    ----------
+    context_lens, drafted, accepted : sequences (B,), tokens
+        c, m and a of each sequence.
+
+    Returns
+    -------
+    list
+        Empty, or one entry of weight 1.
+    """
+    gaps = [c + m for c, m, a in zip(context_lens, drafted, accepted, strict=True) if m and a == m]
+    return [WeightedRows(1.0, _one_token_each(len(gaps), sum(gaps)))] if gaps else []
+
+
+def expected_catch_up(
+    batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
+) -> list[WeightedRows]:
+    """Return :func:`observed_catch_up` in expectation over independent sequences.
+
+    The number of sequences is Binomial(B, P(all accepted)); the weights add up to the
+    probability that there is one. Their contexts are taken as ``c + E[m]``.
+    """
+    probability = statistics.all_accepted
+    if probability <= 0.0:
+        return []
+    context = context_len + statistics.drafted_per_round
+    return [
+        WeightedRows(weight, _one_token_each(count, count * context))
+        for count, weight in _nodes(np.array([1.0 - probability, probability]), batch_size)
+    ]
+
+
+def merged(step: list[WeightedRows], extra: list[WeightedRows]) -> list[WeightedRows]:
+    """Return a draft step that also reads the tokens of a catch-up.
+
+    Both take place independently; the sequences of ``extra`` are among those of ``step``, whose
+    newest token sees the extra one anyway, so only the rows grow. No head reads them.
+    """
+    if not extra:
+        return step
+    nothing_extra = 1.0 - sum(weight for weight, _ in extra)
+    alternatives = [WeightedRows(weight * nothing_extra, rows) for weight, rows in step]
+    for weight, rows in step:
+        for share, more in extra:
+            both = Rows(
+                rows.kind,
+                rows.num_sequences,
+                rows.num_tokens + more.num_tokens,
+                rows.kv_tokens,
+                rows.attended_tokens + more.attended_tokens,
+                rows.logit_rows,
+            )
+            alternatives.append(WeightedRows(weight * share, both))
+    return [entry for entry in alternatives if np.any(np.asarray(entry.weight) > 0.0)]
+
+
 def without_logits(rows: Rows) -> Rows:
     """Return the same rows when none of them goes through a head."""
     # By position here and below: keywords double the cost of the simulator's hottest objects.

@@ -207,7 +207,8 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         activation_dtype=weights.name if weights.bits_per_weight >= 16.0 else "bf16",
     )
     with blame(place, "method"):
-        method = config.method.build(target)
+        own = config.method.resolved(lambda reference: resolve_reference(reference, base))
+        method = own.build(target)
     acceptance = _acceptance(config, method, place) if needs_acceptance else None
     with blame(place, "tp"):
         cost = CostModel(stacks=method.stacks(), hardware=hardware, engine=engine)

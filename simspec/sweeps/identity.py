@@ -40,6 +40,8 @@ def point_key(config: ScenarioConfig, deployment: Deployment, file_digests: Sequ
         repr(deployment.hardware),
         repr(deployment.engine),
         repr(deployment.architecture),
+        # A draft model is a file too.
+        repr((dict(deployment.method.stacks()), deployment.method.footprint())),
         *file_digests,
     ]
     return hashlib.blake2b("\x1e".join(parts).encode(), digest_size=12).hexdigest()

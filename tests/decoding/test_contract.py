@@ -6,6 +6,7 @@ itself (``json_schema_extra``), before its author has written a test.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -80,10 +81,14 @@ def test_no_more_is_accepted_than_drafted(config: PluginConfig) -> None:
 
 @each_method
 def test_nothing_drafted_is_plain_decoding(config: PluginConfig) -> None:
-    """With m = 0 everywhere the passes are those of the autoregressive method."""
+    """With m = 0 everywhere the passes are those of the autoregressive method.
+
+    A search that found nothing to draft from was made all the same.
+    """
     contexts = [10, 999, 40]
     plain = Autoregressive(target()).round_passes(contexts, [0, 0, 0], [0, 0, 0], None)
-    assert _build(config).round_passes(contexts, [0, 0, 0], [0, 0, 0], None) == plain
+    passes = _build(config).round_passes(contexts, [0, 0, 0], [0, 0, 0], None)
+    assert [replace(work, host_lookups=0.0) for work in passes] == plain
 
 
 @each_method
