@@ -60,6 +60,9 @@ class Block:
     """A weight per head dimension (Qwen3), per channel (MiniMax-M2), or none (Llama 4)."""
     qkv_input_size: int | None = None
     """Input of the q, k and v projections where it is not ``hidden_size`` (EAGLE-3: 2 d)."""
+    fused_size: int | None = None
+    """Width that a projection before the layer brings to ``hidden_size``, whole on every rank
+    (EAGLE and MTP: the 2 d of embedding and state)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class Layered(Protocol):
 class BlockParams:
     """Parameters of one layer (or of its share on one rank), by part.
 
-    ``ffn`` holds the dense FFN or the shared experts, ``experts`` all routed experts.
+    ``ffn`` holds the dense FFN or the shared experts, ``experts`` all routed experts, ``fusion``
+    the projection in front of a draft head's layer.
     """
 
     attention: int
@@ -48,11 +49,13 @@ class BlockParams:
     experts: int
     router: int
     norms: int
+    fusion: int = 0
 
     @property
     def total(self) -> int:
         """Sum over the parts."""
-        return self.attention + self.ffn + self.experts + self.router + self.norms
+        parts = self.attention + self.ffn + self.experts + self.router + self.norms
+        return parts + self.fusion
 
 
 def kv_heads_per_rank(block: Block, tp: int) -> int:
@@ -112,6 +115,7 @@ def block_params(block: Block, tp: int = 1) -> BlockParams:
         experts=experts,
         router=router,
         norms=_norm_params(block, tp),
+        fusion=(block.fused_size or 0) * d,
     )
 
 
@@ -224,6 +228,7 @@ def weights_bytes(model: Architecture | Layered, weight_dtype: str, tp: int = 1)
             + params.experts * form.bits("experts")
             + params.router * form.bits("router")
             + params.norms * form.bits("norms")
+            + params.fusion * form.bits("ffn")
         )
     if isinstance(model, Architecture):
         total_bits += embedding_params(model, tp) * form.bits("embedding")

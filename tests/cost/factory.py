@@ -31,6 +31,8 @@ SLIDING = replace(DENSE, sliding_window=128)
 PLAIN = replace(
     DENSE, gated_ffn=False, qkv_bias=True, o_bias=True, mlp_bias=True, qk_norm=True, num_norms=4
 )
+FUSED = replace(DENSE, fused_size=2048, qkv_input_size=2048, num_norms=3)
+"""A draft head: embedding and state, 2 d wide, projected to d in front of the layer."""
 BLOCKS = {
     "dense": DENSE,
     "adapter": ADAPTER,
@@ -38,6 +40,7 @@ BLOCKS = {
     "latent": LATENT,
     "sliding": SLIDING,
     "plain": PLAIN,
+    "fused": FUSED,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from simspec.cost.operators._base import OPERATORS, Place, kernels_of
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.work import Rows
 from simspec.models.counts import block_params
-from tests.cost.factory import BLOCKS, PEAK, REAL, hardware, rows, stack
+from tests.cost.factory import BLOCKS, DENSE, PEAK, REAL, hardware, rows, stack
 
 SITES = [("embedding", None), ("head", None), *(("block", name) for name in BLOCKS)]
 
@@ -30,7 +32,7 @@ def kernels(site: str, block: str | None, *, pairs: bool, **changes: object):
 def test_every_operator_file_is_found():
     """The registry lists the files of the package, helpers left out."""
     assert set(OPERATORS.names()) == {
-        "attention", "elementwise", "embedding", "head", "linear", "mla", "moe"
+        "attention", "elementwise", "embedding", "fusion", "head", "linear", "mla", "moe"
     }  # fmt: skip
 
 
@@ -136,6 +138,22 @@ def test_an_attention_only_layer_has_no_feed_forward():
     """An adapter of attention and two norms launches nothing else."""
     names = sorted(kernel.name for kernel in kernels("block", "adapter", pairs=False))
     assert names == ["norm", "norm", "o", "qkv", "rope_kv_write"]
+
+
+def test_the_fusion_of_a_draft_head_is_whole_on_every_rank():
+    """``[2 d x d]`` at any tp, after its two inputs are laid side by side; a square one alone."""
+    for tp in (1, 4):
+        concatenation, product = (
+            next(k for k in kernels("block", "fused", pairs=False, tp=tp) if k.name == name)
+            for name in ("concatenation", "fusion")
+        )
+        assert product.work(3) == (3 * 2 * 2048 * 1024, 2 * (2048 * 1024 + 3 * (2048 + 1024)))
+        assert concatenation.work(3) == (0, 2 * 3 * (2048 + 2048))
+    square = replace(DENSE, fused_size=1024)
+    owner = stack((square,))
+    names = [k.name for k in kernels_of(Place("block", square, owner, hardware(REAL)))]
+    assert "fusion" in names
+    assert "concatenation" not in names
 
 
 def test_every_new_token_is_written_to_the_cache():
