@@ -35,7 +35,8 @@ CONFIDENCE_THRESHOLD = typer.Option(
 ACCEPTANCE = typer.Option(
     None,
     "--acceptance",
-    help="A probability, comma-separated rates per position, inline YAML, or a YAML file.",
+    help="A probability, comma-separated rates per position, a profile of the catalog, inline YAML,"
+    " or a YAML file.",
 )
 METHOD_OPTION = typer.Option(
     None, "--method-option", help="Another field of the method, NAME=VALUE; may be repeated."
@@ -99,7 +100,7 @@ def acceptance_value(text: str | None, method: Mapping[str, Any]) -> Any:
     Raises
     ------
     ConfigError
-        It is in none of the four forms, or the file it names is wrong.
+        It is in none of these forms, or the file it names is wrong.
     """
     if text is None:
         return None
@@ -108,12 +109,18 @@ def acceptance_value(text: str | None, method: Mapping[str, Any]) -> Any:
     except ValueError:
         if text.lstrip().startswith(("{", "[")):
             return _yaml_value(text, "--acceptance")
-        return _acceptance_file(text)
+        return text if text in _profile_names() else _acceptance_file(text)
     if _exits_on_confidence(method) and all(0.0 <= number <= 1.0 for number in numbers):
         from simspec.decoding.acceptance._shorthand import calibrated_beta
 
         return calibrated_beta(numbers)
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _profile_names() -> tuple[str, ...]:
+    from simspec.decoding.acceptance._profiles import profile_names
+
+    return profile_names()
 
 
 def _exits_on_confidence(method: Mapping[str, Any]) -> bool:
@@ -132,7 +139,8 @@ def _acceptance_file(text: str) -> Mapping[str, Any]:
     if not text.strip() or not exists(path):
         raise ConfigError(
             f"--acceptance: {text!r} is neither a number, nor numbers separated by commas, nor "
-            "inline YAML, nor a file that exists"
+            "inline YAML, nor a file that exists, nor a profile of the catalog; "
+            f"{nearest(text[:80], _profile_names())}"
         )
     document = load_yaml(path)
     name = document.at(["name"])

@@ -17,7 +17,17 @@ from simspec import __version__
 from simspec.cli._output import help_without_command
 from simspec.core.errors import SimspecError, one_line
 
-COMMANDS = ("sweep", "simulate", "estimate", "cost", "memory", "hardware", "models", "calibrate")
+COMMANDS = (
+    "sweep",
+    "simulate",
+    "estimate",
+    "validate",
+    "cost",
+    "memory",
+    "hardware",
+    "models",
+    "calibrate",
+)
 
 app = typer.Typer(
     name="simspec",

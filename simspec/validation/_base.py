@@ -8,7 +8,7 @@ out, with the reason. It fits nothing: a row that a fit has used says so in its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias, cast, get_args
@@ -88,9 +88,13 @@ class MeasurementTable:
 
     path: Path
     frame: pd.DataFrame
+    lines: Sequence[int] | None = None
+    """Line of each row; None: the rows follow the header without a gap."""
 
     def line(self, index: int) -> int:
         """Return the line of row ``index`` (from 0); of a Parquet table the row from 1."""
+        if self.lines is not None:
+            return self.lines[index]
         return index + (1 if self.path.suffix == ".parquet" else 2)
 
 

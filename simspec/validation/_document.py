@@ -1,0 +1,126 @@
+"""A validation as one JSON document, written row by row.
+
+A table of kernels has hundreds of thousands of rows; the document is never whole in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from simspec.validation._base import Comparison, LeftOut
+from simspec.validation._summary import Errors, Key
+from simspec.validation.api import COLUMNS_OF_A_GROUP, JudgedTable, ValidationResult
+
+
+def comparison_dict(table: JudgedTable, row: Comparison) -> dict[str, object]:
+    """Return one comparison under the keys of ``rows``."""
+    return {
+        "file": table.file,
+        "line": row.line,
+        "kind": table.kind,
+        "quantity": row.quantity,
+        "measured": row.measured,
+        "predicted": row.predicted,
+        "error": row.error,
+        "interval": None if row.interval is None else list(row.interval),
+        "group": row.group,
+        "family": row.family or row.group,
+        "role": row.role,
+        "subject": dict(row.subject),
+        "breakdown": dict(row.breakdown),
+    }
+
+
+def left_out_dict(table: JudgedTable, row: LeftOut) -> dict[str, object]:
+    """Return one row that is left out under the keys of ``left_out``."""
+    return {
+        "file": table.file,
+        "line": row.line,
+        "kind": table.kind,
+        "cause": row.cause,
+        "reason": row.reason,
+        "group": row.group,
+        "subject": dict(row.subject),
+    }
+
+
+def summary_rows(errors: Mapping[Key, Errors], *by: str) -> list[dict[str, object]]:
+    """Return a summary as one flat mapping a group."""
+    names = (*COLUMNS_OF_A_GROUP, *by)
+    return [
+        {**dict(zip(names, key, strict=True)), **value.as_dict()} for key, value in errors.items()
+    ]
+
+
+def summary_dict(result: ValidationResult) -> dict[str, object]:
+    """Return the errors overall, by family and by group, and what is left out."""
+    return {
+        "compared": result.num_compared,
+        "left_out": result.num_left_out,
+        "left_out_by_cause": result.causes(),
+        "overall": summary_rows(result.summary()),
+        "families": summary_rows(result.summary("family"), "family"),
+        "groups": summary_rows(result.summary("group"), "group"),
+        "tables": [
+            {
+                "file": table.file,
+                "kind": table.kind,
+                "rows": table.num_rows,
+                "compared": len(table.comparisons),
+                "left_out": len(table.left_out),
+            }
+            for table in result.tables
+        ],
+        "skipped": [{"file": file, "reason": reason} for file, reason in result.skipped],
+    }
+
+
+def document(result: ValidationResult, **facts: object) -> Iterator[str]:
+    """Yield the document ``{"rows", "left_out", "summary", "manifest"}`` in pieces of text.
+
+    Parameters
+    ----------
+    result : ValidationResult
+        What was judged.
+    **facts : plain data
+        Further keys, for example ``check``.
+    """
+    yield '{\n"rows": ['
+    yield from _listed(comparison_dict(*pair) for pair in result.rows())
+    yield '],\n"left_out": ['
+    yield from _listed(left_out_dict(*pair) for pair in result.left_out())
+    yield "]"
+    rest = {"summary": summary_dict(result), **facts, "manifest": result.manifest()}
+    for name, value in rest.items():
+        yield f",\n{json.dumps(name)}: {_json(value)}"
+    yield "\n}\n"
+
+
+def _listed(rows: Iterable[dict[str, object]]) -> Iterator[str]:
+    separator = "\n"
+    for row in rows:
+        yield separator + _json(row)
+        separator = ",\n"
+    if separator != "\n":
+        yield "\n"
+
+
+def _json(value: object) -> str:
+    # Pure ASCII: a subject may hold what the terminal or the file system's encoding cannot.
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Return plain data; NaN and infinity, which JSON lacks, become null."""
+    if isinstance(value, str) or value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return _finite(value.item()) if hasattr(value, "item") else str(value)
