@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from simspec.core.registry import PluginConfig, Registry
 from simspec.cost.work import Pass, Quantity, Rows, Stack
@@ -136,10 +136,17 @@ class Method(Protocol):
 class MethodConfig(PluginConfig):
     """Base of every decoding method's ``Config``."""
 
+    lossless: ClassVar[bool] = True
+    """Whether the output is distributed like the target's own."""
+
     @property
     def acceptance_exit_layer(self) -> int | None:
         """The exit layer the acceptance depends on, None for methods without one."""
         return None
+
+    def acceptance_sentence(self, acceptance: AcceptanceProcess) -> str:
+        """Return the acceptance's sentence, with what its numbers mean to this method."""
+        return acceptance.describe()
 
     def resolved(self, resolve: Callable[[str], str]) -> Self:
         """Return the method with the files it names passed through ``resolve``.

@@ -38,6 +38,9 @@ class Tape:
         Place of the text's token among the drafter's candidates (0 = most probable), for drafters
         that propose several; the number of candidates or more where it is not among them. Rows
         are depths as for ``accept``, which is ``rank == 0``.
+    rank_rates : array (depth, ranks), 0..1, or None
+        How often each candidate is the text's token, which a calibrated drafter knows and builds
+        its tree by; there whenever ``rank`` is.
     matched : array (n,), bool, or None
         Whether there is anything to draft from at text position ``t`` (prompt lookup finds its
         n-gram); None: always.
@@ -48,6 +51,7 @@ class Tape:
     accept: npt.NDArray[np.bool_]
     rank: npt.NDArray[np.int64] | None = None
     matched: npt.NDArray[np.bool_] | None = None
+    rank_rates: npt.NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ def describe_acceptance(deployment: Deployment) -> str:
     """Return the acceptance assumption as a sentence, for every report."""
     if deployment.acceptance is None:
         return "none: the method drafts nothing"
-    return deployment.acceptance.describe()
+    return deployment.config.method.acceptance_sentence(deployment.acceptance)
 
 
 def cautions(deployment: Deployment, batch_size: int, context_len: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The projection in front of a draft head's layer: ``[n d x d]``, and laying its inputs side by side.
+"""The projection in front of a draft head's layer: ``[n d x d]`` over inputs laid side by side.
 
 EAGLE and MTP heads bring the token embedding and the target's state (2 d) to the model's width,
 EAGLE-3 three states of the target (3 d), a Medusa head has a square one. Engines keep it whole on
