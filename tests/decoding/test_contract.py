@@ -176,11 +176,12 @@ def _statistics(method: Method):  # type: ignore[no-untyped-def]
 
 @each_method
 def test_statistics_are_distributions(config: PluginConfig) -> None:
-    """P(m = j) and P(a = j) are not negative and sum to 1."""
+    """P(m = j) and P(a = j) are not negative and sum to 1; a tree accepts up to its depth."""
     method = _build(config)
     statistics = _statistics(method)
+    assert statistics.drafted_pmf.shape == (method.max_draft + 1,)
+    assert statistics.accepted_pmf.size <= statistics.drafted_pmf.size
     for pmf in (statistics.drafted_pmf, statistics.accepted_pmf):
-        assert pmf.shape == (method.max_draft + 1,)
         assert (pmf >= 0).all()
         assert pmf.sum() == pytest.approx(1.0, abs=1e-9)
 
