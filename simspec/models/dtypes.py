@@ -5,13 +5,17 @@ Bits include the scales stored beside the weights: a group of ``g`` weights of `
 
 A format that is *weight only* is unpacked on chip and multiplied at the 16-bit rate; it saves
 bytes, not FLOPs. A format with quantised activations multiplies at its own rate where the
-device has one, and falls back to weight-only where it has not (``DType.compute_on``).
+device has one, and falls back to weight-only where it has not (``DType.compute_on``): NVFP4 on a
+Hopper card is unpacked to bf16. MXFP4 weights meet 8-bit activations at the FP8 rate on devices
+with FP4 units, whose tensor cores mix the two widths, and are weight only elsewhere.
 
 Formats also differ in what they leave alone. Serving checkpoints (fp8, AWQ, GPTQ, NVFP4) keep
 embedding, LM head, router and norms in 16 bit; llama.cpp and MLX files quantise the embedding
-and the head too; gpt-oss quantises its experts and nothing else. ``DType.bits`` answers per
-part, and both the memory and the cost model ask it. Left out: the distribution of quantisation
-levels inside llama.cpp's mixed files, whose average is used for every part.
+and the head too. Checkpoints of mixtures often quantise the experts and nothing else (gpt-oss in
+MXFP4, Kimi-K2.5 in int4), or every feed-forward but no attention (DeepSeek-R1 in NVFP4).
+``DType.bits`` answers per part, and both the memory and the cost model ask it. Left out: the
+distribution of quantisation levels inside llama.cpp's mixed files, whose average is used for
+every part.
 """
 
 from __future__ import annotations
@@ -25,9 +29,10 @@ from simspec.core.errors import ConfigError, nearest
 Part = Literal["attention", "ffn", "experts", "router", "norms", "embedding", "head"]
 """The parts of a model whose weights may be stored in different formats."""
 
-Coverage = Literal["everything", "matrices", "layers", "experts"]
+Coverage = Literal["everything", "matrices", "layers", "ffn", "experts"]
 """What a format stores in its own bits: everything, every matrix (router apart), the matrices
-of the layers, or the experts; the rest stays in 16 bit."""
+of the layers, those of the feed-forwards (experts included), or the routed experts; the rest
+stays in 16 bit."""
 
 _COVERED: dict[Coverage, frozenset[Part]] = {
     "everything": frozenset(
@@ -35,6 +40,7 @@ _COVERED: dict[Coverage, frozenset[Part]] = {
     ),
     "matrices": frozenset({"attention", "ffn", "experts", "embedding", "head"}),
     "layers": frozenset({"attention", "ffn", "experts"}),
+    "ffn": frozenset({"ffn", "experts"}),
     "experts": frozenset({"experts"}),
 }
 
@@ -62,6 +68,8 @@ class DType:
         Whether engines store KV caches in it.
     source : str
         Where the bits come from.
+    needs : str
+        A rate the device must have for ``compute_dtype`` to apply; empty: none but its own.
     """
 
     name: str
@@ -71,6 +79,7 @@ class DType:
     covers: Coverage
     cache: bool
     source: str
+    needs: str = ""
 
     @property
     def weight_only(self) -> bool:
@@ -97,7 +106,7 @@ class DType:
         ConfigError
             The device can run it at no known rate.
         """
-        candidates = self._rates()
+        candidates = self._rates(available)
         for candidate in candidates:
             if candidate in available:
                 return candidate
@@ -108,11 +117,13 @@ class DType:
 
     def runs_on(self, available: Collection[str]) -> bool:
         """Return whether a device that has ``available`` rates can run this format."""
-        return any(candidate in available for candidate in self._rates())
+        return any(candidate in available for candidate in self._rates(available))
 
-    def _rates(self) -> list[str]:
+    def _rates(self, available: Collection[str]) -> list[str]:
         own = self.compute_dtype
         rates = [own, _SAME_RATE[own]] if own in _SAME_RATE else [own]
+        if self.needs and self.needs not in available:
+            rates = []
         if self.bits_per_weight < 16.0:
             rates += [rate for rate in ("bf16", "fp16") if rate not in rates]
         return rates
@@ -120,6 +131,10 @@ class DType:
 
 _IEEE = "width of the format"
 _GGML = "block layouts of llama.cpp's ggml-common.h"
+_FP8_TILES = "DeepSeek-V3, arXiv:2412.19437, section 3.3: 32-bit scale per 128x128, inputs per 128"
+_MXFP4 = "OCP MX: one 8-bit scale per 32, inputs in MXFP8 where there are FP4 units"
+_MXFP4_EXPERTS = f"{_MXFP4}; gpt-oss model card, arXiv:2508.10925, section 2.1"
+_INT4_EXPERTS = "16-bit scale per 32, symmetric; Kimi-K2.5 checkpoint"
 _GGUF_MIX = "llama.cpp quantize table for Llama-2-7B, file size over parameters"
 
 
@@ -130,18 +145,21 @@ def _table() -> dict[str, DType]:
         DType("bf16", 16.0, "bf16", 2.0, "everything", True, _IEEE),
         DType("fp16", 16.0, "fp16", 2.0, "everything", True, _IEEE),
         # Serving formats with quantised activations.
-        DType("fp8", 8.0, "fp8", 1.0, "layers", True, "scales per tensor, channel or 128x128 tile"),
+        DType("fp8", 8.0, "fp8", 1.0, "layers", True, "scales per tensor or channel"),
+        DType("fp8_block", 8.001953125, "fp8", 1.03125, "layers", False, _FP8_TILES),
         DType("int8", 8.0, "int8", 1.0, "layers", True, "W8A8, scales per channel"),
         DType("nvfp4", 4.5, "fp4", 0.5625, "layers", False, "one 8-bit scale per 16 values"),
+        DType("nvfp4_ffn", 4.5, "fp4", 0.5625, "ffn", False, "as nvfp4; nvidia/DeepSeek-R1-FP4"),
+        DType("mxfp4", 4.25, "fp8", 1.03125, "experts", False, _MXFP4_EXPERTS, needs="fp4"),
+        DType("mxfp4_layers", 4.25, "fp8", 1.03125, "layers", False, _MXFP4, needs="fp4"),
         # Serving formats that only shrink the weights.
         DType("fp8_weight_only", 8.0, "bf16", 2.0, "layers", False, "scales per channel"),
         DType("int8_weight_only", 8.0, "bf16", 2.0, "layers", False, "scales per channel"),
         DType("int4_g128", 4.25, "bf16", 2.0, "layers", False, "16-bit scale and zero per 128"),
         DType("int4_g64", 4.5, "bf16", 2.0, "layers", False, "16-bit scale and zero per 64"),
         DType("int4_g32", 5.0, "bf16", 2.0, "layers", False, "16-bit scale and zero per 32"),
+        DType("int4_g32_experts", 4.5, "bf16", 2.0, "experts", False, _INT4_EXPERTS),
         DType("nf4", 4.127, "bf16", 2.0, "layers", False, "QLoRA, arXiv:2305.14314, section 3"),
-        DType("mxfp4", 4.25, "bf16", 2.0, "layers", False, "OCP MX: one 8-bit scale per 32"),
-        DType("mxfp4_experts", 4.25, "bf16", 2.0, "experts", False, "gpt-oss model card"),
         # llama.cpp and MLX files.
         DType("q4_0", 4.5, "fp16", 2.0, "matrices", True, _GGML),
         DType("q4_1", 5.0, "fp16", 2.0, "matrices", True, _GGML),

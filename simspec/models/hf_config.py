@@ -36,6 +36,7 @@ _MAX_LAYERS = 2000
 _EAGLE3_FUSED_STATES = 3  # low, middle and high states of the target: arXiv:2503.01840, section 3.1
 _EAGLE3_NORMS = 3  # of the token, of the fused state, and before the FFN
 _INT4_BY_GROUP = {32: "int4_g32", 64: "int4_g64", 128: "int4_g128"}
+_INT4_EXPERTS_BY_GROUP = {32: "int4_g32_experts"}
 _TORCH_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
@@ -310,9 +311,9 @@ def _checkpoint_dtype(outer: ConfigFile, file: ConfigFile) -> str | None:
 def _quantized_dtype(quantization: Mapping[str, Any]) -> str | None:
     method = quantization.get("quant_method")
     if method == "fp8":
-        return "fp8"
+        return "fp8_block" if quantization.get("weight_block_size") else "fp8"
     if method == "mxfp4":
-        return "mxfp4_experts"
+        return "mxfp4"
     if method in ("awq", "gptq") and quantization.get("bits", quantization.get("w_bit")) == 4:
         group = quantization.get("group_size", quantization.get("q_group_size", 128))
         return _INT4_BY_GROUP.get(group) if isinstance(group, int) else None
@@ -337,7 +338,9 @@ def _compressed_tensors_dtype(quantization: Mapping[str, Any]) -> str | None:
         return "int8_weight_only" if weight_only else "int8"
     if kind == ("int", 4) and weight_only:
         size: object = weights.get("group_size")
-        return _INT4_BY_GROUP.get(size) if isinstance(size, int) else None
+        experts_only = any("self_attn" in str(name) for name in quantization.get("ignore") or ())
+        by_group = _INT4_EXPERTS_BY_GROUP if experts_only else _INT4_BY_GROUP
+        return by_group.get(size) if isinstance(size, int) else None
     return None
 
 

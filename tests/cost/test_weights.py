@@ -52,7 +52,7 @@ def test_a_full_pass_reads_what_memory_stores(name, weight_dtype):
     check(name, weight_dtype, 1)
 
 
-@pytest.mark.parametrize(("weight_dtype", "tp"), [("bf16", 1), ("fp8", 2), ("mxfp4_experts", 4)])
+@pytest.mark.parametrize(("weight_dtype", "tp"), [("bf16", 1), ("fp8", 2), ("mxfp4", 4)])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_mixtures_and_latent_attention_agree_per_rank(name, weight_dtype, tp):
     """Experts, shared experts, routers, latents, biases: the same bytes on each rank."""

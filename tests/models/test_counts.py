@@ -178,7 +178,7 @@ def test_kv_heads_are_divided_then_replicated(tp: int) -> None:
 
 @given(
     st.sampled_from(SHAPES),
-    st.sampled_from(["bf16", "fp8", "int4_g128", "q8_0", "mxfp4_experts"]),
+    st.sampled_from(["bf16", "fp8", "int4_g128", "q8_0", "mxfp4"]),
     st.sampled_from([(1, 2), (2, 4), (4, 8), (8, 16)]),
 )
 def test_more_ranks_never_need_more_bytes_each(

@@ -25,6 +25,8 @@ GIB = 2**30
         ("q6_k", 128 + 64 + 16 + 2, 256),  # low bits, high bits, scales, super-scale
         ("nvfp4", 8 + 1, 16),  # E2M1 values and one E4M3 scale
         ("mxfp4", 16 + 1, 32),  # E2M1 values and one E8M0 scale
+        ("fp8_block", 128 * 128 + 4, 128 * 128),  # one fp32 scale per tile
+        ("int4_g32_experts", 16 + 2, 32),  # symmetric: a 16-bit scale alone
         ("int4_g128", 64 + 4, 128),  # 16-bit scale and zero
         ("int4_g32", 16 + 4, 32),
         ("bf16", 2, 1),
@@ -76,6 +78,16 @@ def test_formats_fall_back_to_the_sixteen_bit_rate() -> None:
     assert dtype("bf16").runs_on({"fp16"})
 
 
+def test_four_bit_formats_need_fp4_units() -> None:
+    """On Hopper FP4 weights are unpacked to 16 bit; with FP4 units NVFP4 multiplies at the FP4
+    rate and MXFP4, whose inputs are 8 bits wide, at the FP8 rate."""
+    hopper, blackwell = {"bf16", "fp8"}, {"bf16", "fp8", "fp4"}
+    for name, rate in (("nvfp4", "fp4"), ("nvfp4_ffn", "fp4"), ("mxfp4", "fp8")):
+        assert dtype(name).compute_on(hopper) == "bf16", name
+        assert dtype(name).compute_on(blackwell) == rate, name
+    assert dtype("mxfp4").activation_bytes == 1 + 1 / 32  # one E8M0 scale per 32 E4M3 values
+
+
 def test_formats_without_a_rate_are_refused() -> None:
     """A 32-bit model has no rate on a device that only lists bf16; the message names it."""
     with pytest.raises(ConfigError, match=r"'fp32' computes at fp32, .* it has: bf16"):
@@ -88,7 +100,8 @@ def test_serving_formats_leave_embedding_head_and_norms_in_sixteen_bit() -> None
     left_alone = {"embedding", "head", "norms", "router"}
     for part in get_args(Part):
         assert dtype("fp8").bits(part) == (16.0 if part in left_alone else 8.0)
-        assert dtype("mxfp4_experts").bits(part) == (4.25 if part == "experts" else 16.0)
+        assert dtype("mxfp4").bits(part) == (4.25 if part == "experts" else 16.0)
+        assert dtype("nvfp4_ffn").bits(part) == (4.5 if part in {"ffn", "experts"} else 16.0)
         assert dtype("q8_0").bits(part) == (16.0 if part in {"norms", "router"} else 8.5)
         assert dtype("fp32").bits(part) == 32.0
 

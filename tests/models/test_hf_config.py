@@ -20,6 +20,7 @@ from simspec.models.counts import (
     model_params,
     weights_bytes,
 )
+from simspec.models.dtypes import DTYPES
 from simspec.models.hf_config import architecture, catalog_names, load_model
 from simspec.models.hf_families import COMMON_KEYS, FAMILIES, IGNORED_KEYS
 from tests.helpers.shared import shared
@@ -87,8 +88,8 @@ def test_gpt_oss_checkpoints_have_their_published_size() -> None:
     """Experts in MXFP4 and the rest in bf16 give the 12.8 and 60.8 GiB of the model card."""
     for name, gib in (("20b", 12.8), ("120b", 60.8)):
         arch = load_model(str(shared(f"hf_configs/gpt-oss-{name}.json")))
-        assert arch.checkpoint_dtype == "mxfp4_experts"
-        assert weights_bytes(arch, "mxfp4_experts") / 2**30 == pytest.approx(gib, abs=0.1)
+        assert arch.checkpoint_dtype == "mxfp4"
+        assert weights_bytes(arch, "mxfp4") / 2**30 == pytest.approx(gib, abs=0.1)
 
 
 def test_catalog_names_are_sorted_and_load() -> None:
@@ -99,8 +100,72 @@ def test_catalog_names_are_sorted_and_load() -> None:
         arch = load_model(name)
         assert arch.name == name
         assert len(arch.source) > 10
-        assert arch.checkpoint_dtype in ("bf16", "fp16")
-        assert arch.max_context_len >= 4096
+        assert arch.checkpoint_dtype in DTYPES
+        assert arch.max_context_len >= 2048
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        # Parameters of the safetensors on the models' pages of the Hugging Face hub.
+        ("llama-3.1-405b", 405_853_388_800),
+        ("llama-3.2-3b", 3_212_749_824),
+        ("tinyllama-1.1b", 1_100_048_384),
+        ("mistral-7b", 7_241_732_096),
+        ("mistral-nemo", 12_247_782_400),
+        ("mixtral-8x7b", 46_702_792_704),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("qwen3-4b", 4_022_468_096),
+        ("qwen3-14b", 14_768_307_200),
+        ("qwen3-30b-a3b", 30_532_122_624),
+        ("qwen3-235b-a22b", 235_093_634_560),
+        ("qwen3-coder-480b-a35b", 480_154_875_392),
+        ("gpt-oss-20b", 20_914_757_184),
+        ("deepseek-v3", 671_026_419_200),
+    ],
+)
+def test_catalog_entries_have_their_published_totals(name: str, published: int) -> None:
+    """The parameters of an entry are those of its checkpoint, exactly."""
+    assert model_params(load_model(name)) == published
+
+
+@pytest.mark.parametrize(
+    ("name", "total_billion", "active_billion"),
+    [
+        ("deepseek-r1", 671, 37),  # arXiv:2412.19437
+        ("kimi-k2", 1026, 32),  # arXiv:2507.20534: 1.04T with its vocabulary, 32.6B active
+        ("kimi-k2.5", 1026, 32),
+        ("gpt-oss-120b", 117, 5),  # arXiv:2508.10925: 116.83B, 5.13B without the embedding
+        ("minimax-m2.5", 229, 10),  # its page: 230B, 10B active
+        ("llama-4-scout", 108, 17),  # Meta: 109B with the vision encoder, 17B active
+        ("llama-4-maverick", 401, 17),
+    ],
+)
+def test_catalog_mixtures_have_the_sizes_in_their_names(
+    name: str, total_billion: int, active_billion: int
+) -> None:
+    """Total and active parameters are within a billion of what their makers say."""
+    arch = load_model(name)
+    assert abs(model_params(arch) / 1e9 - total_billion) < 1
+    assert abs(active_params(arch) / 1e9 - active_billion) < 1.2
+
+
+def test_catalog_entries_agree_with_the_published_configs() -> None:
+    """An entry has the very layers of the full config it was taken from."""
+    folder = shared("hf_configs")
+    pairs = {
+        "qwen3-235b-a22b": "qwen3-235b-a22b", "qwen3-30b-a3b": "qwen3-30b-a3b",
+        "gpt-oss-120b": "gpt-oss-120b", "gpt-oss-20b": "gpt-oss-20b",
+        "deepseek-v3": "deepseek-v3", "deepseek-r1": "deepseek-r1",
+        "minimax-m2.5": "minimax-m2.5", "mixtral-8x7b": "mixtral-8x7b-v0.1",
+        "mistral-nemo": "mistral-nemo-instruct-2407", "qwen2.5-7b": "qwen2.5-7b-instruct",
+        "qwen3-0.6b": "qwen3-0.6b", "llama-4-scout": "llama-4-scout-17b-16e-fp8",
+    }  # fmt: skip
+    for name, file in pairs.items():
+        entry, config = load_model(name), load_model(str(folder / f"{file}.json"))
+        assert entry.blocks == config.blocks, name
+        assert entry.vocab_size == config.vocab_size, name
+        assert entry.tied_embeddings == config.tied_embeddings, name
 
 
 def test_a_model_is_read_from_a_file_or_a_directory(tmp_path: Path) -> None:
@@ -262,6 +327,7 @@ def test_a_draft_head_is_recognised() -> None:
     ("quantization", "expected"),
     [
         ({"quant_method": "fp8", "fmt": "e4m3"}, "fp8"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8_block"),
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4_g128"),
         ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "int4_g32"),
         ({"quant_method": "gptq", "bits": 3, "group_size": 128}, None),
@@ -277,6 +343,16 @@ def test_a_draft_head_is_recognised() -> None:
                 },
             },
             "fp8",
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32}}
+                },
+                "ignore": ["re:.*self_attn.*", "lm_head"],
+            },
+            "int4_g32_experts",
         ),
         ({"quant_method": "somebody's"}, None),
     ],
