@@ -32,9 +32,9 @@ MIN_SIDE = 1024
 MIN_CONTEXT = 128
 MAX_BATCH = 512
 HEAD_DIM = 128
-_NO_CACHE_EFFECT_S = 1e-6
+NO_CACHE_EFFECT_S = 1e-6
 
-_GEMM_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
+GEMM_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
 """Table name and bytes of a weight, and of an activation entering the product."""
 _KV_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
 _ACTIVATION_BYTES = 2.0
@@ -108,7 +108,7 @@ def gemm_dtypes(table: pd.DataFrame) -> tuple[str, ...]:
     ``fp8_block`` is not among them: its rows were timed eagerly and carry a host-side floor.
     """
     present = set(table["gemm_dtype"])
-    return tuple(name for name, (written, _) in _GEMM_DTYPES.items() if written in present)
+    return tuple(name for name, (written, _) in GEMM_DTYPES.items() if written in present)
 
 
 def kv_dtypes(table: pd.DataFrame) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def gemm_rows(table: pd.DataFrame, dtype: str, *, l2_bytes: float) -> KernelRows
 
     ``2 m k n`` FLOP and ``k n b_w + m (k b_in + n b_out)`` bytes, outputs in 16 bit.
     """
-    written, width = _GEMM_DTYPES[dtype]
+    written, width = GEMM_DTYPES[dtype]
     rows = table[
         (table["gemm_dtype"] == written) & (table["n"] >= MIN_SIDE) & (table["k"] >= MIN_SIDE)
     ]
@@ -150,7 +150,7 @@ def decode_rows(
     batch, context = _column(rows, "batch_size"), _column(rows, "step")
     query, kv_bytes_per_token = _heads(rows, dtype)
     kv_bytes = batch * (context + 1.0) * kv_bytes_per_token
-    takes_long = kv_bytes / bandwidth_bytes_per_s > _NO_CACHE_EFFECT_S
+    takes_long = kv_bytes / bandwidth_bytes_per_s > NO_CACHE_EFFECT_S
     return KernelRows(
         flop=4.0 * query * batch * (context + 1.0),
         num_bytes=kv_bytes + 2.0 * query * _ACTIVATION_BYTES * batch,

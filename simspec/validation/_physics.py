@@ -71,6 +71,31 @@ def below_weight_floor(
     )
 
 
+def below_bandwidth_floor(
+    seconds: float, *, num_bytes: float, bandwidth_bytes_per_s: float, device: str = "the device"
+) -> str | None:
+    """Refute a time in which the bytes cannot be moved: ``seconds >= bytes / bandwidth``.
+
+    Parameters
+    ----------
+    seconds : float, seconds
+        Time of a kernel or a pass.
+    num_bytes : float, bytes
+        What it must read and write on one GPU.
+    bandwidth_bytes_per_s : float
+        Of one GPU, as its data sheet states it.
+    device : str
+        For the sentence.
+    """
+    if seconds >= num_bytes / bandwidth_bytes_per_s * (1.0 - _ROUNDING):
+        return None
+    return (
+        f"{format_bytes(num_bytes)} in {format_seconds(seconds)} are "
+        f"{format_bytes(num_bytes / seconds)}/s, and {device} has "
+        f"{format_bytes(bandwidth_bytes_per_s)}/s"
+    )
+
+
 def below_compute_floor(
     seconds: float, *, flop: float, peak_flop_per_s: float, device: str = "the device"
 ) -> str | None:

@@ -89,9 +89,13 @@ def _print(
     def percent(value: object) -> float | None:
         return None if value is None else round(100.0 * float(value), 1)  # type: ignore[arg-type]
 
+    fixed = ("kind", "quantity", "role")
+    # What is the same in every row is said once, above the table.
+    same = [name for name in fixed if len({row[name] for row in groups}) == 1]
+    said = ", ".join(str(groups[0][name]) for name in same)
     rows = [
         {
-            **{name: row[name] for name in ("kind", "quantity", "role", *by)},
+            **{name: row[name] for name in (*fixed, *by) if name not in same},
             "rows": row["rows"],
             "median": percent(row["median_abs_error"]),
             "mean": percent(row["mean_abs_error"]),
@@ -103,7 +107,7 @@ def _print(
     ]
     print_rows(
         f"{result.num_compared:,} figures compared, {result.num_left_out:,} rows left out; errors "
-        "in per cent of the measured figure",
+        f"in per cent of the measured figure{f' ({said})' if said else ''}",
         rows,
         caption="median, mean, p90 of |predicted / measured - 1|; bias: mean with its sign; in 95 "
         "%: share of rows inside their prediction interval",

@@ -1,0 +1,268 @@
+"""Latencies of single kernels, as aiconfigurator publishes them: one Parquet file a kind.
+
+``HARDWARE/KIND.ENGINE.parquet``: the device is the name of the folder (or a column
+``hardware``), the kind shows in the columns. Rows are left out by what they are:
+
+* *suspect*: timed from the cache (the benchmark repeats a kernel on few buffers, see
+  :mod:`simspec.calibration.kernel_tables`), or timed with the host in it (vLLM's ``fp8_block``
+  products, all-reduces outside a captured graph);
+* *refuted*: faster than the data sheet's bandwidth or peak;
+* *unsupported*: no profile, data type or collective of that kind.
+
+What a fit used is known: the coefficients of a profile come from one half of the shapes of one
+engine's tables, dealt by a hash of the shape (:func:`simspec.calibration.robust.halves`). Those
+rows are ``fitted``; the other half, and all rows of other engines, are ``held_out``. Shapes the
+fit never saw on principle (a side below 1024, windows, other head sizes, more than 512 sequences)
+are judged in a group of their own, ``outside``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simspec.calibration import kernel_tables as fits
+from simspec.core.units import format_bytes, ms
+from simspec.cost.collectives._base import CollectiveKind
+from simspec.cost.work import RowKind
+from simspec.hardware.load import hardware_names, load_hardware, load_hardware_config
+from simspec.models.dtypes import bytes_per_value
+from simspec.validation._base import Comparison, LeftOut, MeasurementTable, unknown
+from simspec.validation.tables import _kernel_times as times
+from simspec.validation.tables._kernel_table import KernelTable, Mask, Row
+
+COLUMNS = frozenset({"kernel_source", "latency_ms", "engine", "engine_version"})
+DESCRIPTION = "latencies of single kernels: products, attention, all-reduce"
+
+_SIZES = {
+    "gemm": ("m", "n", "k"),
+    "attention": ("batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim"),
+    "collective": ("num_gpus", "message_elements"),
+}
+_NEEDS = {"gemm": ("gemm_dtype",), "attention": ("kv_cache_dtype",), "collective": ()}
+NUMBERS = frozenset({"latency_ms", "window_size"}.union(*_SIZES.values()))
+_TEXT = frozenset(
+    {"engine", "engine_version", "gemm_dtype", "kv_cache_dtype", "attn_dtype", "backend", "dtype"}
+    | {"collective", "kernel_source", "allreduce_dtype"}
+)
+
+_WEIGHTS = {
+    "bfloat16": "bf16",
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "int8_wo": "int8_weight_only",
+    "int4_wo": "int4_g128",
+    "sq": "int8",
+    "nvfp4": "nvfp4",
+}
+"""Data type of simspec by that of the tables; ``sq`` is SmoothQuant, W8A8."""
+_KV = {"bfloat16": "bf16", "fp8": "fp8"}
+_ELEMENT_BYTES = {"half": 2.0, "bfloat16": 2.0, "int8": 1.0}
+_COLLECTIVES: dict[str, CollectiveKind] = {"all_reduce": "all_reduce", "all_gather": "all_gather"}
+_HOST_IN_IT = "timed with the host in it: vLLM's fp8_block products carry its launch floor"
+_EAGER = "timed outside a captured graph, with the launch in it"
+
+
+def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
+    """Yield every kernel, compared with the profile of its device."""
+    frame = table.frame
+    name = _device(table)
+    kind = _kind(frame)
+    reason = "its columns are those of no known kernel" if kind is None else None
+    found = [n for n in hardware_names() if n == name] or [
+        # The table may leave out what there is only one of: a100_sxm for a100_sxm_80gb.
+        n
+        for n in hardware_names()
+        if n.startswith(f"{name}_")
+    ]
+    if len(found) != 1:
+        reason = unknown("hardware profile", name, hardware_names())
+    if reason is not None or kind is None:
+        subject = {"hardware": name, "engine": str(frame["engine"].iloc[0])}
+        for index in range(len(frame)):
+            yield LeftOut(table.line(index), "unsupported", str(reason), subject)
+        return
+    judged = KernelTable(frame, load_hardware(found[0]), load_hardware_config(found[0]))
+    usable = _usable(judged, kind)
+    with np.errstate(all="ignore"):
+        _JUDGES[kind](judged, usable)
+    yield from _rows(table, judged)
+
+
+def _device(table: MeasurementTable) -> str:
+    if "hardware" in table.frame:
+        return str(table.frame["hardware"].iloc[0])
+    return Path(table.path).resolve().parent.name
+
+
+def _kind(frame: pd.DataFrame) -> str | None:
+    columns = set(frame.columns)
+    for kind, needed in _NEEDS.items():
+        if columns >= {*_SIZES[kind], *needed}:
+            return kind
+    return None
+
+
+def _usable(table: KernelTable, kind: str) -> Mask:
+    """Return the rows whose sizes are all given, and leave the others out."""
+    usable = table.everywhere()
+    for name in _SIZES[kind]:
+        values = table.number(name)
+        least = 0.0 if name == "step" else 1.0
+        good = np.isfinite(values) & (np.nan_to_num(values) >= least)
+        table.leave_out(~good, "unsupported", f"{name} is missing or no size")
+        usable &= good
+    return usable
+
+
+def _judge_gemm(table: KernelTable, usable: Mask) -> None:
+    written = table.text("gemm_dtype")
+    is_vllm = table.text("engine") == "vllm"
+    n, k = table.number("n"), table.number("k")
+    table.is_outside = np.minimum(n, k) < fits.MIN_SIDE
+    cached = (
+        f"timed from the cache: all {fits.GEMM_WEIGHT_COPIES} weights the benchmark cycles "
+        f"through fit in {format_bytes(table.cache_bytes)}"
+    )
+    for name in sorted(set(written)):
+        chosen = usable & (written == name)
+        table.label(chosen, f"gemm {name}")
+        dtype = _WEIGHTS.get(name)
+        if dtype is None:
+            reason = unknown("weight format", name, tuple(_WEIGHTS))
+            table.leave_out(chosen, "unsupported", reason)
+            continue
+        if name == "fp8_block":
+            table.leave_out(chosen & is_vllm, "suspect", _HOST_IN_IT)
+        weights = k * n * times.gemm_format(table.hardware, dtype).weight_bytes
+        is_cached = fits.GEMM_WEIGHT_COPIES * weights <= table.cache_bytes
+        table.leave_out(chosen & is_cached, "suspect", cached)
+        times.predict_gemm(table, chosen, dtype)
+        if dtype in fits.GEMM_DTYPES and name == fits.GEMM_DTYPES[dtype][0]:
+            table.mark_fitted(chosen & ~table.is_outside, ("n", "k"))
+
+
+def _judge_attention(table: KernelTable, usable: Mask) -> None:
+    kind: RowKind = "decode" if bool((table.number("isl")[usable] == 1.0).all()) else "prefill"
+    stored = table.text("kv_cache_dtype")
+    # Tables of engines without sliding windows have no such column.
+    windows = np.zeros(len(stored))
+    if "window_size" in table.frame:
+        windows = np.nan_to_num(table.number("window_size"))
+    table.is_outside = (
+        (table.number("isl") + table.number("step") < fits.MIN_CONTEXT)
+        | (table.number("batch_size") > fits.MAX_BATCH)
+        | (table.number("head_dim") != fits.HEAD_DIM)
+        | (windows > 0)
+    )
+    for name in sorted(set(stored)):
+        chosen = usable & (stored == name)
+        table.label(chosen, f"{kind}_attention {name}")
+        kv_dtype = _KV.get(name)
+        if kv_dtype is None:
+            reason = unknown("KV data type of kernels", name, tuple(_KV))
+            table.leave_out(chosen, "unsupported", reason)
+            continue
+        if "attn_dtype" in table.frame:
+            eight_bit = chosen & (table.text("attn_dtype") == "fp8")
+            table.leave_out(eight_bit, "unsupported", "no attention that multiplies in fp8")
+        if kind == "decode":
+            _leave_out_cached_kv(table, chosen, kv_dtype)
+        for window in sorted(set(windows[chosen].tolist())):
+            times.predict_attention(
+                table,
+                chosen & (windows == window),
+                kind=kind,
+                kv_dtype=kv_dtype,
+                window=int(window) or None,
+            )
+        if kv_dtype in getattr(table.config.kernels, f"{kind}_attention"):
+            table.mark_fitted(
+                chosen & ~table.is_outside, ("num_heads", "num_key_value_heads", "batch_size")
+            )
+
+
+def _leave_out_cached_kv(table: KernelTable, chosen: Mask, kv_dtype: str) -> None:
+    tokens = table.number("batch_size") * (table.number("step") + 1.0)
+    values = 2.0 * table.number("num_key_value_heads") * table.number("head_dim")
+    kv_bytes = tokens * values * bytes_per_value(kv_dtype)
+    takes_s = kv_bytes / table.hardware.memory_bandwidth_bytes_per_s
+    is_cached = (kv_bytes <= table.cache_bytes) & (takes_s > fits.NO_CACHE_EFFECT_S)
+    reason = f"timed from the cache: its whole KV fits in {format_bytes(table.cache_bytes)}"
+    table.leave_out(chosen & is_cached, "suspect", reason)
+
+
+def _judge_collective(table: KernelTable, usable: Mask) -> None:
+    frame = table.frame
+    is_all_reduce = "collective" not in frame
+    what = np.full(len(frame), "all_reduce") if is_all_reduce else table.text("collective")
+    dtypes = table.text("allreduce_dtype" if is_all_reduce else "dtype")
+    width = np.array([_ELEMENT_BYTES.get(name, np.nan) for name in dtypes])
+    table.leave_out(~np.isfinite(width), "unsupported", "no width of its data type")
+    if "backend" in frame:
+        eager = ~frame["backend"].astype(str).str.endswith("_graph").to_numpy(dtype=np.bool_)
+        table.leave_out(eager, "suspect", _EAGER)
+    ranks = table.number("num_gpus")
+    message_bytes = table.number("message_elements") * width
+    for name in sorted(set(what)):
+        of_kind = usable & (what == name)
+        table.label(of_kind, name if is_all_reduce else f"nccl_{name}")
+        if name not in _COLLECTIVES:
+            reason = f"no collective {name!r} in the forward pass of a model"
+            table.leave_out(of_kind, "unsupported", reason)
+            continue
+        table.leave_out(of_kind & (ranks < 2), "unsupported", "one rank exchanges nothing")
+        for tp in sorted(set(ranks[of_kind & (ranks >= 2)].tolist())):
+            chosen = of_kind & (ranks == tp)
+            times.predict_collective(
+                table, chosen, message_bytes[chosen], kind=_COLLECTIVES[name], tp=int(tp)
+            )
+    if is_all_reduce:
+        table.mark_fitted(usable, ("num_gpus", "message_elements"))
+
+
+_JUDGES = {"gemm": _judge_gemm, "attention": _judge_attention, "collective": _judge_collective}
+
+
+def _rows(table: MeasurementTable, judged: KernelTable) -> Iterator[Comparison | LeftOut]:
+    frame, device = judged.frame, judged.hardware.name
+    engine = str(frame["engine"].iloc[0])
+    subjects: dict[str, list[Any]] = {"hardware": [device] * len(frame)}
+    for name in frame.columns:
+        if name in NUMBERS and name != "latency_ms":
+            subjects[name] = judged.number(name).tolist()
+        elif name in _TEXT:
+            subjects[name] = judged.text(name).tolist()
+    parts = {name: values.tolist() for name, values in judged.parts.items()}
+    measured = frame["latency_ms"].tolist()
+    predicted = ms(judged.predicted_s).tolist()
+    outside, fitted = judged.is_outside.tolist(), judged.is_fitted.tolist()
+    groups: dict[tuple[str, bool], tuple[str, str]] = {}
+    for index, label in enumerate(judged.labels):
+        key = (label, outside[index])
+        if key not in groups:
+            end = ", outside" if outside[index] else ""
+            what = label.removeprefix(f"{engine}_")
+            groups[key] = (f"{device} / {engine} / {what}{end}", label.split()[0] + end)
+        group, family = groups[key]
+        line, subject = table.line(index), Row(subjects, index)
+        if index in judged.reasons:
+            cause, reason = judged.reasons[index]
+            yield LeftOut(line, cause, reason, subject, group)
+            continue
+        yield Comparison(
+            "latency_ms",
+            measured[index],
+            predicted[index],
+            group,
+            line,
+            subject,
+            "fitted" if fitted[index] else "held_out",
+            None,
+            Row(parts, index),
+            family,
+        )
