@@ -3,13 +3,14 @@
 ::
 
     pool = memory_fraction * visible memory
-           - weights - extra weights - activation reserve - engine reserve
+           - weights - extra weights - buffers - activation reserve - engine reserve
     blocks = floor(pool / (block size * KV bytes per token))
 
 as vLLM sizes its cache. Every rank holds the same share, so one rank speaks for all. The extra
 weights and KV bytes are those of the decoding method (draft model, adapter, heads); draft and
-target share one pool by bytes per token, so both reach the same number of tokens. Sliding
-layers are charged for every token, as an engine without a hybrid allocator does.
+target share one pool by bytes per token, so both reach the same number of tokens. Buffers are KV
+of fixed size that the method sets aside for each of ``max_num_seqs`` sequences. Sliding layers
+are charged for every token, as an engine without a hybrid allocator does.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class BudgetInputs:
     extra_kv_bytes_per_token: float
     max_num_batched_tokens: int
     max_num_seqs: int
+    extra_kv_bytes_per_sequence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class MemoryBudget:
     """What is left for the KV cache; 0 when nothing is."""
     num_blocks: int
     block_size_tokens: int
+    buffer_bytes: float = 0.0
+    """KV of fixed size that the decoding method sets aside for the sequences of a full engine."""
 
     @property
     def kv_capacity_tokens(self) -> int:
@@ -83,7 +87,7 @@ class MemoryBudget:
     @property
     def left_bytes(self) -> float:
         """Usable memory minus everything but the KV cache; negative by what is missing."""
-        taken = self.weights_bytes + self.extra_weights_bytes
+        taken = self.weights_bytes + self.extra_weights_bytes + self.buffer_bytes
         return self.usable_bytes - taken - self.activation_bytes - self.reserve_bytes
 
     def lines(self) -> list[str]:
@@ -108,6 +112,9 @@ class MemoryBudget:
             (f"KV per token ({target.kv_dtype})", format_bytes(self.kv_bytes_per_token)),
             ("KV capacity", f"{self.kv_capacity_tokens:,} tokens ({self.num_blocks:,} blocks)"),
         ]
+        if self.buffer_bytes:
+            label = f"KV buffers of the decoding method ({asked.max_num_seqs:,} sequences)"
+            rows.insert(4, (label, format_bytes(self.buffer_bytes)))
         width = max(len(name) for name, _ in rows)
         return [f"{name.ljust(width)}  {value}" for name, value in rows]
 
@@ -136,6 +143,7 @@ def memory_budget(
     target: Stack,
     extra_weights_bytes: float = 0.0,
     extra_kv_bytes_per_token: float = 0.0,
+    extra_kv_bytes_per_sequence: float = 0.0,
     max_num_batched_tokens: int | None = None,
     max_num_seqs: int | None = None,
 ) -> MemoryBudget:
@@ -147,8 +155,9 @@ def memory_budget(
         Visible memory; memory fraction, reserve and block size.
     arch, target : Architecture, Stack
         The model, and the formats and tensor-parallel degree it runs at.
-    extra_weights_bytes, extra_kv_bytes_per_token : float, bytes
-        What the decoding method adds on this rank.
+    extra_weights_bytes, extra_kv_bytes_per_token, extra_kv_bytes_per_sequence : float, bytes
+        What the decoding method adds on this rank: weights, KV of each cached token, and buffers
+        of fixed size for each of ``max_num_seqs`` sequences.
     max_num_batched_tokens, max_num_seqs : int, optional
         The largest step; the engine's where not given. Without chunked prefill a step is at
         least one whole prompt, so the caller passes that.
@@ -174,6 +183,7 @@ def memory_budget(
             extra_kv_bytes_per_token=extra_kv_bytes_per_token,
             max_num_batched_tokens=max_num_batched_tokens or engine.max_num_batched_tokens,
             max_num_seqs=max_num_seqs or engine.max_num_seqs,
+            extra_kv_bytes_per_sequence=extra_kv_bytes_per_sequence,
         )
     )
 
@@ -191,7 +201,9 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
         tp=target.tp,
     )
     usable = engine.memory_fraction * asked.hardware.memory_capacity_bytes
-    left = usable - weights - asked.extra_weights_bytes - activations - engine.reserve_bytes
+    buffers = asked.max_num_seqs * asked.extra_kv_bytes_per_sequence
+    taken = weights + asked.extra_weights_bytes + buffers
+    left = usable - taken - activations - engine.reserve_bytes
     per_token = kv_bytes_per_token(target.blocks, target.kv_dtype, target.tp)
     per_token += asked.extra_kv_bytes_per_token
     pool = max(0.0, left)
@@ -207,6 +219,7 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
         kv_pool_bytes=pool,
         num_blocks=math.floor(pool / (per_token * engine.block_size_tokens)),
         block_size_tokens=engine.block_size_tokens,
+        buffer_bytes=buffers,
     )
 
 
@@ -216,6 +229,8 @@ def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     extra = ""
     if budget.extra_weights_bytes:
         extra = f" - {format_bytes(budget.extra_weights_bytes)} weights of the decoding method"
+    if budget.buffer_bytes:
+        extra += f" - {format_bytes(budget.buffer_bytes)} KV buffers of the decoding method"
     left = (
         f"leaves {format_bytes(budget.left_bytes)}, room for {budget.kv_capacity_tokens:,} tokens"
         if budget.left_bytes >= 0

@@ -99,7 +99,7 @@ def require_room(deployment: Deployment, min_tokens: int = 1, place: Place | Non
         with blame(place, "model"):
             budget.require(min_tokens)
         return
-    weights = budget.weights_bytes + budget.extra_weights_bytes
+    weights = budget.weights_bytes + budget.extra_weights_bytes + budget.buffer_bytes
     pool = deployment.kv_capacity_tokens * budget.kv_bytes_per_token
     with blame(place, "memory", "num_kv_blocks"):
         if weights + pool > budget.capacity_bytes:
@@ -224,6 +224,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
             target=target,
             extra_weights_bytes=footprint.extra_weights_bytes,
             extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token,
+            extra_kv_bytes_per_sequence=footprint.extra_kv_bytes_per_sequence,
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
         )
