@@ -6,11 +6,13 @@
            - weights - extra weights - buffers - activation reserve - engine reserve
     blocks = floor(pool / (block size * KV bytes per token))
 
-as vLLM sizes its cache. Every rank holds the same share, so one rank speaks for all. The extra
-weights and KV bytes are those of the decoding method (draft model, adapter, heads); draft and
-target share one pool by bytes per token, so both reach the same number of tokens. Buffers are KV
-of fixed size that the method sets aside for each of ``max_num_seqs`` sequences. Sliding layers
-are charged for every token, as an engine without a hybrid allocator does.
+as vLLM sizes its cache. Every rank holds the same share, so one rank speaks for all; with
+attention data parallelism each group of ranks has a pool of its own for its own sequences, and
+the budget is that of one group. The extra weights and KV bytes are those of the decoding method
+(draft model, adapter, heads); draft and target share one pool by bytes per token, so both reach
+the same number of tokens. Buffers are KV of fixed size that the method sets aside for each of
+``max_num_seqs`` sequences. Sliding layers are charged for every token, as an engine without a
+hybrid allocator does.
 """
 
 from __future__ import annotations
@@ -95,11 +97,14 @@ class MemoryBudget:
         asked = self.inputs
         target = asked.target
         label = f"share the engine may use ({asked.engine.memory_fraction:.0%})"
-        each = f", each of {target.tp}" if target.tp > 1 else ""
+        each = f", each of {target.num_ranks}" if target.num_ranks > 1 else ""
         rows = [
             (f"memory of {asked.hardware.name}{each}", format_bytes(self.capacity_bytes)),
             (label, format_bytes(self.usable_bytes)),
-            (f"weights ({target.weight_dtype}, tp={target.tp})", format_bytes(self.weights_bytes)),
+            (
+                f"weights ({target.weight_dtype}, {_layout(target)})",
+                format_bytes(self.weights_bytes),
+            ),
             ("weights of the decoding method", format_bytes(self.extra_weights_bytes)),
             (
                 # Logits of every sequence at once often need more than the tokens' states.
@@ -190,7 +195,8 @@ def memory_budget(
 
 def _budget(asked: BudgetInputs) -> MemoryBudget:
     target, engine = asked.target, asked.engine
-    weights = weights_bytes(asked.arch, target.weight_dtype, target.tp)
+    layout = {"tp": target.tp, "ep": target.ep, "attention_dp": target.attention_dp}
+    weights = weights_bytes(asked.arch, target.weight_dtype, **layout)
     activations = activation_bytes(
         target.blocks,
         asked.arch.hidden_size,
@@ -198,7 +204,7 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
         asked.max_num_batched_tokens,
         asked.max_num_seqs,
         activation_dtype=target.activation_dtype,
-        tp=target.tp,
+        **layout,
     )
     usable = engine.memory_fraction * asked.hardware.memory_capacity_bytes
     buffers = asked.max_num_seqs * asked.extra_kv_bytes_per_sequence
@@ -223,6 +229,12 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
     )
 
 
+def _layout(target: Stack) -> str:
+    groups = f", attention_dp={target.attention_dp}" if target.attention_dp > 1 else ""
+    experts = f", ep={target.ep}" if target.ep > 1 else ""
+    return f"tp={target.tp}{groups}{experts}"
+
+
 def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     asked = budget.inputs
     target = asked.target
@@ -242,8 +254,8 @@ def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     if not choices:
         would_fit = "no larger tp of one node and no smaller dtype makes it fit"
     return (
-        f"{asked.arch.name} ({target.weight_dtype}, KV {target.kv_dtype}, tp={target.tp}) does not "
-        f"fit on {asked.hardware.name}: per GPU {format_bytes(budget.usable_bytes)} usable "
+        f"{asked.arch.name} ({target.weight_dtype}, KV {target.kv_dtype}, {_layout(target)}) does "
+        f"not fit on {asked.hardware.name}: per GPU {format_bytes(budget.usable_bytes)} usable "
         f"({asked.engine.memory_fraction:.0%} of {format_bytes(budget.capacity_bytes)})"
         f" - {format_bytes(budget.weights_bytes)} weights{extra}"
         f" - {format_bytes(budget.activation_bytes)} activations"
@@ -291,7 +303,7 @@ def _holds(asked: BudgetInputs, target: Stack, min_tokens: int) -> bool:
 
 def _larger_tp(asked: BudgetInputs) -> Iterator[int]:
     link = asked.hardware.link
-    most = min(link.max_devices, _MAX_TP) if link is not None else 1
+    most = min(link.max_devices, _MAX_TP) // asked.target.attention_dp if link is not None else 1
     for tp in range(asked.target.tp + 1, most + 1):
         # Powers of two only: degrees between them exist on paper, not in engines' defaults.
         if tp & (tp - 1) == 0 and _shards(asked.target, tp):
@@ -300,7 +312,7 @@ def _larger_tp(asked: BudgetInputs) -> Iterator[int]:
 
 def _shards(target: Stack, tp: int) -> bool:
     try:
-        check_tensor_parallel(target, tp)
+        check_tensor_parallel(target, tp, ep=target.ep, attention_dp=target.attention_dp)
     except ConfigError:
         return False
     return True

@@ -6,7 +6,8 @@ of that step is reserved for good. Two moments compete for the peak:
 - inside a layer, ``T b_a (3 d + w)``: T tokens, residual, normalised input and output of width
   d, and the widest intermediates ``w`` that live at once: ``3 f / tp`` for a gated FFN (gate,
   up, product), ``k (max(2 f_e / tp, d) + f_e / tp)`` for k experts per token, or q, k, v and the
-  attention output;
+  attention output. With experts divided over ``ep`` ranks a rank works on ``k dp / ep`` routes
+  for each token of its own group, and with ``dp`` groups it holds the tokens of all of them;
 - at the sampler, ``2 T b_a d + R V 28``: R rows of logits over the whole vocabulary V, which
   every rank gathers. 28 bytes a logit are the 16-bit logits (2), their fp32 copy (4),
   probabilities (4), sorted values (4), sort indices (8), running sum (4) and masks (2) of a
@@ -30,7 +31,13 @@ _BYTES_PER_LOGIT = 28.0
 
 
 def layer_peak_bytes(
-    block: Block, num_tokens: int, *, activation_dtype: str = "bf16", tp: int = 1
+    block: Block,
+    num_tokens: int,
+    *,
+    activation_dtype: str = "bf16",
+    tp: int = 1,
+    ep: int = 1,
+    attention_dp: int = 1,
 ) -> float:
     """Return the activation peak inside one layer on one rank.
 
@@ -42,11 +49,11 @@ def layer_peak_bytes(
         T, tokens of the step.
     activation_dtype : str
         Format between the layers.
-    tp : int
-        Tensor-parallel degree.
+    tp, ep, attention_dp : int
+        As of :class:`simspec.models.stack.Stack`.
     """
     d = block.hidden_size
-    width = max(_ffn_width(block, tp), _attention_width(block, tp))
+    width = max(_ffn_width(block, tp, ep, attention_dp), _attention_width(block, tp))
     return num_tokens * bytes_per_value(activation_dtype) * (3 * d + width)
 
 
@@ -84,6 +91,8 @@ def activation_bytes(
     *,
     activation_dtype: str = "bf16",
     tp: int = 1,
+    ep: int = 1,
+    attention_dp: int = 1,
 ) -> float:
     """Return the activation reserve of one rank: the larger of the two peaks.
 
@@ -99,11 +108,18 @@ def activation_bytes(
         R, the most rows that are sampled in one step; never more than ``num_tokens``.
     activation_dtype : str
         Format between the layers.
-    tp : int
-        Tensor-parallel degree.
+    tp, ep, attention_dp : int
+        As of :class:`simspec.models.stack.Stack`.
     """
     inside = max(
-        layer_peak_bytes(block, num_tokens, activation_dtype=activation_dtype, tp=tp)
+        layer_peak_bytes(
+            block,
+            num_tokens,
+            activation_dtype=activation_dtype,
+            tp=tp,
+            ep=ep,
+            attention_dp=attention_dp,
+        )
         for block in set(blocks)
     )
     rows = min(num_logit_rows, num_tokens)
@@ -113,14 +129,18 @@ def activation_bytes(
     return max(inside, sampler)
 
 
-def _ffn_width(block: Block, tp: int) -> float:
+def _ffn_width(block: Block, tp: int, ep: int, attention_dp: int) -> float:
     columns = 3 if block.gated_ffn else 2
     width = columns * block.intermediate_size / tp
     moe = block.moe
     if moe is None:
         return width
-    expert = moe.expert_intermediate_size / tp
-    routed = moe.experts_per_token * (max((columns - 1) * expert, block.hidden_size) + expert)
+    d = block.hidden_size
+    expert = moe.expert_intermediate_size * ep / (tp * attention_dp)
+    # With attention data parallelism a rank sees the tokens of all groups, in and out.
+    routes = moe.experts_per_token * attention_dp / ep
+    routed = routes * (max((columns - 1) * expert, d) + expert)
+    routed += 2 * attention_dp * d if attention_dp > 1 else 0
     shared = columns * moe.num_shared_experts * moe.shared_intermediate_size / tp
     return width + routed + shared
 

@@ -12,6 +12,10 @@ embedding and LM head are divided by ``tp``; norms, routers, output biases and t
 down-projections of MLA are on every rank; KV heads are divided until each rank holds one and
 replicated beyond that, ``max(1, h_kv / tp)``. The MLA latent is on every rank.
 
+Expert parallelism and attention data parallelism as vLLM and TensorRT-LLM lay them out: of
+``tp * dp`` ranks each group of ``tp`` holds everything but the routed experts, and all of them
+together hold the experts once: ``E_r / ep`` on each, with ``tp * dp / ep`` ranks sharing each.
+
 Left out: the padding of the vocabulary to a multiple of 64, buffers such as rotary tables, and
 vision towers and extra prediction (MTP) layers of multimodal or DeepSeek checkpoints.
 """
@@ -63,7 +67,9 @@ def kv_heads_per_rank(block: Block, tp: int) -> int:
     return max(1, block.num_kv_heads // tp) if block.num_heads else 0
 
 
-def check_tensor_parallel(model: Layered | Sequence[Block], tp: int) -> None:
+def check_tensor_parallel(
+    model: Layered | Sequence[Block], tp: int, *, ep: int = 1, attention_dp: int = 1
+) -> None:
     """Refuse a tensor-parallel degree that cannot shard the layers.
 
     Parameters
@@ -72,6 +78,8 @@ def check_tensor_parallel(model: Layered | Sequence[Block], tp: int) -> None:
         The layers.
     tp : int
         Tensor-parallel degree.
+    ep, attention_dp : int
+        As of :class:`simspec.models.stack.Stack`; they change how far an expert is split.
 
     Raises
     ------
@@ -80,30 +88,87 @@ def check_tensor_parallel(model: Layered | Sequence[Block], tp: int) -> None:
         KV heads; the message lists the degrees that work.
     """
     blocks = _distinct(_blocks(model))
-    problems = [problem for block in blocks if (problem := _sharding_problem(block, tp))]
+
+    def problems_at(degree: int) -> list[str]:
+        found = (_sharding_problem(block, degree, degree * attention_dp / ep) for block in blocks)
+        return [problem for problem in found if problem]
+
+    problems = problems_at(tp)
     if problems:
-        valid = [n for n in range(1, 129) if not any(_sharding_problem(b, n) for b in blocks)]
+        valid = [n for n in range(1, 129) if not problems_at(n)]
         choices = ", ".join(str(n) for n in valid)
         raise ConfigError(f"tp={tp} {problems[0]}; degrees that work: {choices}", field="tp")
 
 
-def block_params(block: Block, tp: int = 1) -> BlockParams:
-    """Return the parameters of one layer, or of its share on one of ``tp`` ranks.
+def check_expert_parallel(
+    model: Layered | Sequence[Block], tp: int, *, ep: int, attention_dp: int
+) -> None:
+    """Refuse a layout of experts that no engine could give these layers.
+
+    Parameters
+    ----------
+    model : Layered or sequence of Block
+        The layers.
+    tp, ep, attention_dp : int
+        As of :class:`simspec.models.stack.Stack`.
+
+    Raises
+    ------
+    ConfigError
+        There are no experts, or ``ep`` divides neither the ranks nor the experts.
+    """
+    if ep == attention_dp == 1:
+        return
+    counts = {block.moe.num_experts for block in _blocks(model) if block.moe is not None}
+    ranks = tp * attention_dp
+    if not counts and ep > 1:
+        problem = f"{ep} needs experts to divide, and this model has none; leave it out"
+        raise ConfigError(problem, field="expert_parallel")
+    if not counts:
+        raise ConfigError(
+            f"{attention_dp} shares nothing between its groups in a model without experts; "
+            "leave it out and multiply the load by the number of replicas",
+            field="attention_data_parallel",
+        )
+    if ranks % ep:
+        valid = ", ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)
+        raise ConfigError(
+            f"{ep} does not divide the {ranks} GPUs of tp {tp} and attention_data_parallel "
+            f"{attention_dp}; degrees that work: {valid}",
+            field="expert_parallel",
+        )
+    for num_experts in sorted(counts):
+        if num_experts % ep:
+            raise ConfigError(
+                f"{ep} does not divide the {num_experts} experts of a layer",
+                field="expert_parallel",
+            )
+
+
+def block_params(block: Block, tp: int = 1, *, ep: int = 1, attention_dp: int = 1) -> BlockParams:
+    """Return the parameters of one layer, or of its share on one rank.
+
+    Parameters
+    ----------
+    block : Block
+        The layer.
+    tp, ep, attention_dp : int
+        As of :class:`simspec.models.stack.Stack`.
 
     Raises
     ------
     ConfigError
         ``tp`` cannot shard this layer.
     """
-    if tp != 1:
-        check_tensor_parallel((block,), tp)
+    if not tp == ep == attention_dp == 1:
+        check_tensor_parallel((block,), tp, ep=ep, attention_dp=attention_dp)
     d = block.hidden_size
     moe = block.moe
     ffn = _ffn_params(d, block.intermediate_size // tp, block)
     experts = router = 0
     if moe is not None:
-        width = moe.expert_intermediate_size // tp
-        experts = moe.num_experts * _ffn_params(d, width, block)
+        width = moe.expert_intermediate_size * ep // (tp * attention_dp)
+        experts = moe.num_experts // ep * _ffn_params(d, width, block)
         shared_width = moe.num_shared_experts * moe.shared_intermediate_size // tp
         ffn += _ffn_params(d, shared_width, block)
         router = d * moe.num_experts
@@ -196,7 +261,14 @@ def kv_bytes(
     return values * kv_dtype(kv_dtype_name).bytes_per_value
 
 
-def weights_bytes(model: Architecture | Layered, weight_dtype: str, tp: int = 1) -> float:
+def weights_bytes(
+    model: Architecture | Layered,
+    weight_dtype: str,
+    tp: int = 1,
+    *,
+    ep: int = 1,
+    attention_dp: int = 1,
+) -> float:
     """Return the bytes of the weights on one rank.
 
     Each part is stored in the bits the format gives it (``DType.bits``): under serving formats
@@ -209,19 +281,19 @@ def weights_bytes(model: Architecture | Layered, weight_dtype: str, tp: int = 1)
         layers (an adapter, a draft layer) without, since it shares the target's.
     weight_dtype : str
         Format of the quantised parts.
-    tp : int
-        Tensor-parallel degree.
+    tp, ep, attention_dp : int
+        As of :class:`simspec.models.stack.Stack`.
 
     Raises
     ------
     ConfigError
         Unknown format, or a ``tp`` that cannot shard the layers.
     """
-    check_tensor_parallel(model, tp)
+    check_tensor_parallel(model, tp, ep=ep, attention_dp=attention_dp)
     form = dtype(weight_dtype)
     total_bits = 0.0
     for block, repeats in _counted(model.blocks).items():
-        params = block_params(block, tp)
+        params = block_params(block, tp, ep=ep, attention_dp=attention_dp)
         total_bits += repeats * (
             params.attention * form.bits("attention")
             + params.ffn * form.bits("ffn")
@@ -255,7 +327,7 @@ def _distinct(blocks: Sequence[Block]) -> list[Block]:
     return list(_counted(blocks))
 
 
-def _sharding_problem(block: Block, tp: int) -> str | None:
+def _sharding_problem(block: Block, tp: int, moe_tp: float) -> str | None:
     if tp < 1:
         return "is not a number of ranks"
     if block.num_heads % tp:
@@ -264,12 +336,15 @@ def _sharding_problem(block: Block, tp: int) -> str | None:
     if block.mla is None and h_kv and h_kv % tp and tp % h_kv:
         return f"neither divides the {h_kv} KV heads nor is a multiple of them"
     moe = block.moe
-    widths = {"FFN width": block.intermediate_size}
+    if moe is not None and moe_tp % 1:
+        return "times attention_data_parallel is no multiple of expert_parallel"
+    widths = {"FFN width": (block.intermediate_size, float(tp))}
     if moe is not None:
-        widths["expert width"] = moe.expert_intermediate_size
-        widths["shared-expert width"] = moe.num_shared_experts * moe.shared_intermediate_size
-    for what, width in widths.items():
-        if width % tp:
+        shared_width = moe.num_shared_experts * moe.shared_intermediate_size
+        widths["expert width"] = (moe.expert_intermediate_size, moe_tp)
+        widths["shared-expert width"] = (shared_width, float(tp))
+    for what, (width, ranks) in widths.items():
+        if width % ranks:
             return f"does not divide the {what} {width}"
     return None
 

@@ -13,6 +13,12 @@ class Stack:
 
     ``tp`` is the tensor-parallel degree this stack runs at. ``vocab_size`` is that of the head
     that makes its logits (0: the stack has none).
+
+    ``attention_dp`` groups of ``tp`` ranks each hold everything but the routed experts and serve
+    a share of the sequences (attention data parallelism). The routed experts are held once, by
+    all ``tp * attention_dp`` ranks together: divided whole over ``ep`` of them, and each expert
+    split over the ``moe_tp`` that share it. Engines write the same as ``tp``, ``attention_dp``,
+    ``moe_tp`` and ``moe_ep`` with ``tp * attention_dp = moe_tp * moe_ep``.
     """
 
     name: str
@@ -23,3 +29,15 @@ class Stack:
     kv_dtype: str
     tp: int
     activation_dtype: str = "bf16"
+    ep: int = 1
+    attention_dp: int = 1
+
+    @property
+    def num_ranks(self) -> int:
+        """Devices the stack runs on."""
+        return self.tp * self.attention_dp
+
+    @property
+    def moe_tp(self) -> int:
+        """Ranks that share one routed expert."""
+        return self.num_ranks // self.ep
