@@ -51,6 +51,10 @@ class RankedAcceptance(Protocol):
         """Return ``a_i(r)``, array (depth, ranks); deeper drafts use the last row."""
         ...
 
+    def survival(self, paths: Sequence[Path]) -> Array:
+        """Return ``P(a >= d)``, d = 0..D, when every round drafts the tree ``paths``."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -294,7 +298,7 @@ def tree_statistics(
     drafted = np.zeros(num_nodes + 1)
     drafted[num_nodes] = 1.0
     if isinstance(process, RankedAcceptance) and tree is not None:
-        reached = np.append(reach(tree, process.rank_rates()), 0.0)
+        reached = np.append(process.survival(tree.paths), 0.0)
         accepted = reached[:-1] - reached[1:]
     else:
         accepted = process.statistics(depth, 0.0).accepted_pmf
