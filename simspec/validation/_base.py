@@ -8,6 +8,7 @@ out, with the reason. It fits nothing: a row that a fit has used says so in its 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,10 @@ Role: TypeAlias = Literal["held_out", "fitted"]
 Cause: TypeAlias = Literal["refuted", "suspect", "unsupported"]
 """Why a row is left out: arithmetic refutes it, its publisher or its neighbours doubt it, or
 simspec has no profile, architecture, method or rule for it."""
+
+
+_MOST_CHOICES = 12
+"""A reason stands beside each of many rows; longer lists are left to ``simspec ... list``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +139,7 @@ def reader_for(columns: frozenset[str]) -> tuple[str, TableReader] | None:
 
 def unknown(what: str, name: str, choices: tuple[str, ...]) -> str:
     """Return the reason of a row whose ``what`` simspec does not have."""
-    return f"no {what} {name!r}; {nearest(name, choices)}"
+    if len(choices) <= _MOST_CHOICES:
+        return f"no {what} {name!r}; {nearest(name, choices)}"
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    return f"no {what} {name!r}" + (f"; the nearest is {close[0]!r}" if close else "")

@@ -65,6 +65,14 @@ def test_rounding_is_no_contradiction() -> None:
         assert (said is not None) is refuted
 
 
+def test_bandwidth_floor() -> None:
+    """1 GB takes 298.5 µs at 3.35 TB/s."""
+    known = {"num_bytes": 1e9, "bandwidth_bytes_per_s": H100_BANDWIDTH}
+    assert physics.below_bandwidth_floor(299e-6, **known) is None
+    said = physics.below_bandwidth_floor(200e-6, **known, device="h100_sxm")
+    assert said == "1.00 GB in 200 µs are 5.00 TB/s, and h100_sxm has 3.35 TB/s"
+
+
 def test_compute_floor() -> None:
     """1,024 prompt tokens of 8e9 parameters are 16.4 TFLOP: 16.6 ms at 989 TFLOP/s."""
     flop = 2 * 8e9 * 1024

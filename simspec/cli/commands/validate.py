@@ -129,11 +129,22 @@ def _print_worst(result: ValidationResult, worst: int) -> None:
             "predicted": float(row.predicted),
             "error %": round(100.0 * row.error, 1),
             "group": row.group,
-            "made of": row.breakdown,
+            "made of": ", ".join(_part(*part) for part in row.breakdown.items()),
         }
         for table, row in result.worst(worst)
     ]
     print_rows(f"The {len(rows)} rows that miss most", rows)
+
+
+def _part(name: str, value: float) -> str:
+    """Return one part of a prediction with its unit: ``"memory 3.62 µs"``."""
+    from simspec.core.units import format_bytes, format_seconds
+
+    if name.endswith("_bytes"):
+        return f"{name.removesuffix('_bytes')} {format_bytes(value)}"
+    if name.endswith("_s"):
+        return f"{name.removesuffix('_s')} {format_seconds(value)}"
+    return f"{name} {format_value(value)}"
 
 
 def _print_left_out(result: ValidationResult) -> None:
