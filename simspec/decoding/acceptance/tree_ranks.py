@@ -41,6 +41,8 @@ from simspec.decoding.tape import RoundStatistics, Tape
 
 Array = npt.NDArray[np.float64]
 Path = tuple[int, ...]
+NOT_LISTED = 1 << 30
+"""Rank of a token that is none of the candidates: further than any tree goes."""
 _SLACK = 1e-9
 """Rounding of differences between cumulative rates."""
 
@@ -154,7 +156,7 @@ class RankProcess:
         drawn = np.where(coin < self.persistence, 0, np.arange(num_positions))
         # Position 0 is always drawn; the others keep the value of the last one that was.
         ease = fresh[np.maximum.accumulate(drawn)]
-        rank = np.array([np.searchsorted(row, ease, side="right") for row in self.hit_rates])
+        rank = np.array([_ranks(row, ease) for row in self.hit_rates])
         unknown = np.full(num_positions, np.nan)
         return Tape(unknown, unknown, rank == 0, rank=rank, rank_rates=self.rank_rates())
 
@@ -196,6 +198,12 @@ class RankProcess:
         return self.sentence
 
 
+def _ranks(cumulative: tuple[float, ...], ease: Array) -> npt.NDArray[np.int64]:
+    """Return the first candidate whose cumulated rate exceeds ``ease``."""
+    rank = np.searchsorted(cumulative, ease, side="right")
+    return np.where(rank == len(cumulative), NOT_LISTED, rank)
+
+
 @lru_cache(maxsize=256)
 def _survival(
     hit_rates: tuple[tuple[float, ...], ...], persistence: float, paths: tuple[Path, ...]
@@ -203,7 +211,7 @@ def _survival(
     edges = np.unique(np.concatenate([[0.0, 1.0], *map(np.array, hit_rates)]))
     share = np.diff(edges)
     middle = (edges[:-1] + edges[1:]) / 2
-    ranks = [np.searchsorted(row, middle, side="right") for row in hit_rates]
+    ranks = [_ranks(row, middle) for row in hit_rates]
 
     def advance(mass: Array) -> Array:
         fresh = mass.sum(axis=-1, keepdims=True) * share

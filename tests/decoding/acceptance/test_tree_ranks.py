@@ -73,6 +73,12 @@ def test_persistence_lengthens_runs_and_hardens_starts() -> None:
     assert twice[2] / twice[1] > once[2] / once[1]
 
 
+def test_a_token_beyond_the_table_is_in_no_tree() -> None:
+    """Nodes of ranks the table does not have are never text."""
+    deep = [(rank,) for rank in range(12)]
+    assert process(hit_rates=[[0.5, 0.7]]).survival(deep)[1] == pytest.approx(0.7)
+
+
 def test_it_ranks_for_trees() -> None:
     """Trees recognise it by what it offers."""
     assert isinstance(process(), RankedAcceptance)
