@@ -18,7 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS, AcceptanceConfig, MethodConfig
+from simspec.decoding._base import METHODS, AcceptanceConfig, MethodConfig
+from simspec.decoding.acceptance._shorthand import parse_acceptance
 from simspec.workloads.workload import WorkloadConfig
 
 
@@ -102,15 +103,6 @@ class SimulationConfig(StrictModel):
     """Stop the simulated clock here."""
 
 
-def _number_is_constant(value: Any) -> Any:
-    """Let ``acceptance: 0.8`` mean a constant and ``[.5, .2]`` per-position rates."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = {"name": "constant", "alpha": value}
-    elif isinstance(value, list):
-        value = {"name": "per_position", "rates": value}
-    return value if value is None else ACCEPTANCE_MODELS.parse(value)
-
-
 class DeploymentConfig(StrictModel):
     """A model on hardware under an engine, decoding by one method."""
 
@@ -122,6 +114,13 @@ class DeploymentConfig(StrictModel):
     """Engine profile name or YAML path."""
     tp: int = Field(default=1, ge=1, le=1024)
     """Tensor-parallel degree."""
+    expert_parallel: int = Field(default=1, ge=1, le=1024)
+    """Ranks that the experts are divided over whole, out of ``tp * attention_data_parallel``; the
+    rest of the ranks split each expert (vLLM's ``--enable-expert-parallel``: all of them)."""
+    attention_data_parallel: int = Field(default=1, ge=1, le=1024)
+    """Groups of ``tp`` GPUs that each hold the whole attention and serve a share of the requests,
+    while the experts are held once by all of them. Load and limits are those of the whole
+    deployment; ``scheduler`` and ``memory`` are per group, as engines take them."""
     dtype: str = "bf16"
     """Weight data type."""
     kv_dtype: str = "bf16"
@@ -129,7 +128,7 @@ class DeploymentConfig(StrictModel):
     method: Annotated[SerializeAsAny[MethodConfig], BeforeValidator(METHODS.parse)]
     """Decoding method and its fields."""
     acceptance: Annotated[
-        SerializeAsAny[AcceptanceConfig] | None, BeforeValidator(_number_is_constant)
+        SerializeAsAny[AcceptanceConfig] | None, BeforeValidator(parse_acceptance)
     ] = None
     """What drafts are accepted; required by every speculative method, never defaulted."""
     scheduler: SchedulerConfig = SchedulerConfig()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,10 +61,11 @@ def selections(spec: FigureSpec, view: SweepView, limit: int = 60) -> Iterator[d
 
 def test_each_figure_file_is_used_by_the_dashboard(view: SweepView) -> None:
     """A figure is a file; one that no page shows would be dead."""
-    source = (REPO_ROOT / "simspec/reports/dashboards/sweep.py").read_text(encoding="utf-8")
+    pages = (REPO_ROOT / "simspec/reports/dashboards").glob("*.py")
+    source = "".join(page.read_text(encoding="utf-8") for page in pages)
     names = [module.name for module in pkgutil.iter_modules(figures.__path__)]
     assert names
-    assert all(f"{name}.figure(" in source for name in names)
+    assert all(re.search(rf"\b{name}\.\w*figure\(", source) for name in names)
     assert {spec.name for spec in sweep_page(view.data).figures} == {
         spec.name for spec in all_figures(view)
     }

@@ -1,10 +1,14 @@
-"""Acceptance given as bare numbers to a method that exits on confidence.
+"""Acceptance given short: numbers, or the name of a published profile.
 
-A number says how often drafts are accepted and nothing about the drafter's confidence, on which
-an exit threshold acts. The least that can be assumed is a *calibrated* drafter: it is right as
-often as it says, so the mean confidence is the acceptance itself. What remains is the spread, one
-number, :data:`SPREAD`. EAGLE-2 (arXiv 2406.16858, figure 6) shows acceptance close to the diagonal
-of confidence. The assumption is part of the sentence that every report prints.
+In a scenario a number means ``constant``, a list ``per_position`` and a text that is no model's
+name a profile of the catalog (:func:`parse_acceptance`).
+
+On the command line bare numbers can meet a method that exits on confidence. A number says how often
+drafts are accepted and nothing about the drafter's confidence, on which an exit threshold acts. The
+least that can be assumed is a *calibrated* drafter: it is right as often as it says, so the mean
+confidence is the acceptance itself. What remains is the spread, one number, :data:`SPREAD`. EAGLE-2
+(arXiv 2406.16858, figure 6) shows acceptance close to the diagonal of confidence. The assumption is
+part of the sentence that every report prints.
 """
 
 from __future__ import annotations
@@ -12,10 +16,43 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
+from simspec.core.errors import nearest
+from simspec.decoding._base import ACCEPTANCE_MODELS
+
 SPREAD = 2.0
 """a + b of the Beta distribution: at a mean of 0.5 every confidence is equally likely."""
 _EDGE = 0.02
 """Mean confidences are kept this far from 0 and 1, where no distribution is left."""
+
+
+def parse_acceptance(value: Any) -> Any:
+    """Turn what stands behind ``acceptance:`` into a configuration; None stays None.
+
+    Meant as a pydantic ``BeforeValidator``, like :meth:`Registry.parse`.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = {"name": "constant", "alpha": value}
+    elif isinstance(value, list | tuple):
+        value = {"name": "per_position", "rates": value}
+    elif isinstance(value, str) and value not in ACCEPTANCE_MODELS.names():
+        value = {"name": "catalog", "profile": known_profile(value)}
+    return value if value is None else ACCEPTANCE_MODELS.parse(value)
+
+
+def known_profile(name: str) -> str:
+    """Return ``name`` if the catalog has such a profile."""
+    from simspec.decoding.acceptance._profiles import profile_names
+
+    choices = (*profile_names(), *ACCEPTANCE_MODELS.names())
+    if name not in profile_names():
+        raise PydanticCustomError(
+            "acceptance_unknown",
+            "{name} is neither an acceptance model nor a profile of the catalog; {choices}",
+            {"name": repr(name[:80]), "choices": nearest(name[:80], choices)},
+        )
+    return name
 
 
 def calibrated_beta(numbers: Sequence[float]) -> Mapping[str, Any]:
