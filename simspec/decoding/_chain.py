@@ -35,7 +35,7 @@ def chain_outcomes(tape: Tape, max_draft: int, threshold: float) -> Outcomes:
     Token ``i`` is drafted, then drafting stops if its confidence is below the threshold (the
     token is kept and verified, so m >= 1) or if ``i = K``. Its confidence is the on-track one up
     to and including the first rejected token of the round, the off-track one after it. The end
-    of the tape ends drafting too.
+    of the tape ends drafting too. Where there is nothing to draft from, m = a = 0.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ def chain_outcomes(tape: Tape, max_draft: int, threshold: float) -> Outcomes:
         )
     drafted = np.zeros(num_positions, dtype=np.int64)
     accepted = np.zeros(num_positions, dtype=np.int64)
-    is_drafting = np.ones(num_positions, dtype=np.bool_)
+    always = np.ones(num_positions, dtype=np.bool_)
+    is_drafting = always if tape.matched is None else tape.matched
     is_on_track = np.ones(num_positions, dtype=np.bool_)
     confident = tape.confidence >= threshold
     off_track_confident = tape.off_track_confidence >= threshold

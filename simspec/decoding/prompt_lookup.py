@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 from pydantic import ConfigDict, Field
 
 from simspec.cost.work import Pass, Quantity, Rows, Stack
@@ -81,13 +80,7 @@ class PromptLookup:
 
     def outcomes(self, tape: Tape) -> Outcomes:
         """Return m and a of the round that starts at each text position; 0 without a match."""
-        chain = chain_outcomes(tape, self.max_draft, 0.0)
-        if tape.matched is None:
-            return chain
-        return Outcomes(
-            drafted=np.where(tape.matched, chain.drafted, 0),
-            accepted=np.where(tape.matched, chain.accepted, 0),
-        )
+        return chain_outcomes(tape, self.max_draft, 0.0)
 
     def statistics(self, acceptance: AcceptanceProcess | None) -> RoundStatistics:
         """Return the closed form of m and a."""

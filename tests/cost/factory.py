@@ -87,6 +87,7 @@ def engine(
     per_step_s: float = 0.0,
     per_sequence_s: float = 0.0,
     per_draft_step_s: float = 0.0,
+    per_lookup_s: float = 0.0,
 ) -> EngineProfile:
     return EngineProfile(
         name="test",
@@ -94,6 +95,7 @@ def engine(
         host_time_per_step_s=per_step_s,
         host_time_per_sequence_s=per_sequence_s,
         host_time_per_draft_step_s=per_draft_step_s,
+        host_time_per_lookup_s=per_lookup_s,
         launch_time_s=launch_s,
         graph_capture=graph_capture,
         block_size_tokens=16,

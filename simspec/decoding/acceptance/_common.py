@@ -108,7 +108,8 @@ class ChainAcceptanceConfig(AcceptanceConfig):
         )
 
 
-def _never_rising(rates: tuple[float, ...]) -> tuple[float, ...]:
+def never_rising(rates: tuple[float, ...]) -> tuple[float, ...]:
+    """Return ``rates``, or refuse those that cannot be out of all rounds."""
     for i, (before, here) in enumerate(pairwise(rates), start=2):
         if here > before:
             raise ValueError(
@@ -120,7 +121,7 @@ def _never_rising(rates: tuple[float, ...]) -> tuple[float, ...]:
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Rates = Annotated[
-    tuple[Rate, ...], Field(min_length=1, max_length=TAPE_DEPTH), AfterValidator(_never_rising)
+    tuple[Rate, ...], Field(min_length=1, max_length=TAPE_DEPTH), AfterValidator(never_rising)
 ]
 """Unconditional rates of positions 1, 2, …, never rising."""
 

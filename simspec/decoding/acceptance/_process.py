@@ -106,7 +106,7 @@ class LatentProcess:
         text = self._discretise(threshold)
         start = round_start(text, max_draft)
         survival = self._off_track_survival(max_draft, threshold)
-        return _round_statistics(text, start, max_draft, survival)
+        return round_statistics(text, start, max_draft, survival)
 
     def describe(self) -> str:
         """Return one sentence that states every assumption."""
@@ -201,7 +201,7 @@ def round_start(text: DiscreteText, max_draft: int) -> Array:
     return np.asarray(np.clip(start, 0.0, None) / np.clip(start, 0.0, None).sum())
 
 
-def _round_statistics(
+def round_statistics(
     text: DiscreteText, start: Array, max_draft: int, off_track_survival: Array
 ) -> RoundStatistics:
     """Follow one round from ``start`` and collect P(m = j) and P(a = j)."""

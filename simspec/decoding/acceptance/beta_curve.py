@@ -18,27 +18,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Literal, Self
 
-import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
-from simspec.core.errors import ConfigError
 from simspec.decoding.acceptance._common import (
     BetaConfidence,
     ChainAcceptanceConfig,
     Rates,
-    conditional_rates,
 )
-from simspec.decoding.acceptance._latent import Confidence, expit_array, latent_grid
-from simspec.decoding.acceptance._process import (
-    TAPE_DEPTH,
-    DiscreteText,
-    LatentProcess,
-    round_start,
-    solve_offset,
-)
+from simspec.decoding.acceptance._latent import Confidence, latent_grid
+from simspec.decoding.acceptance._process import TAPE_DEPTH, LatentProcess, solve_offset
+from simspec.decoding.acceptance._solve import offsets_on_grid, to_depth
 
 Offset = Annotated[float, Field(ge=-50, le=50)]
-_MAX_ITERATIONS = 200
 
 
 class Config(ChainAcceptanceConfig):
@@ -112,7 +103,7 @@ class Config(ChainAcceptanceConfig):
         at_reference = Confidence(self.confidence.a, self.confidence.b)
         slope = 0.0 if self.curve == "independent" else self.slope or 1.0
         if self.offsets is not None:
-            offsets = _to_depth(self.offsets)
+            offsets = to_depth(self.offsets)
         elif self.rates is not None:
             offsets = offsets_for_rates(at_reference, self.autocorrelation, slope, self.rates)
         else:
@@ -146,10 +137,6 @@ class Config(ChainAcceptanceConfig):
         )
 
 
-def _to_depth(offsets: tuple[float, ...]) -> tuple[float, ...]:
-    return (*offsets, *[offsets[-1]] * (TAPE_DEPTH - len(offsets)))
-
-
 @lru_cache(maxsize=256)
 def offsets_for_share(confidence: Confidence, slope: float, share: float) -> tuple[float, ...]:
     """Return equal offsets with which the drafter agrees at ``share`` of the text positions."""
@@ -162,32 +149,6 @@ def offsets_for_share(confidence: Confidence, slope: float, share: float) -> tup
 def offsets_for_rates(
     confidence: Confidence, autocorrelation: float, slope: float, rates: tuple[float, ...]
 ) -> tuple[float, ...]:
-    """Return offsets with which P(first i accepted) is ``rates[i-1]``, at threshold 0.
-
-    Fixed point between the offsets and the law of the latent at round starts, which depends on
-    them; with ``autocorrelation = 0`` the first pass is exact.
-
-    Raises
-    ------
-    ConfigError
-        The iteration does not settle.
-    """
+    """Return offsets with which P(first i accepted) is ``rates[i-1]``, at threshold 0."""
     grid = latent_grid(autocorrelation)
-    curve = slope * confidence.logit(grid.z)
-    conditional = conditional_rates(rates)
-    start = grid.stationary
-    for _ in range(_MAX_ITERATIONS):
-        alive, offsets = start, []
-        for rate in conditional[: len(rates)]:
-            offsets.append(solve_offset(curve, alive, rate))
-            alive = grid.advance(alive * expit_array(curve + offsets[-1]))
-        accept = expit_array(curve + np.array(offsets)[:, None])
-        text = DiscreteText(grid, accept, np.ones_like(grid.z))
-        previous, start = start, round_start(text, len(rates))
-        if float(np.abs(start - previous).sum()) < 1e-12:
-            return _to_depth(tuple(offsets))
-    raise ConfigError(
-        f"no offsets give the rates {list(rates)} under autocorrelation {autocorrelation:g}; "
-        "give offsets, or a smaller autocorrelation",
-        field="rates",
-    )
+    return offsets_on_grid(grid, slope * confidence.logit(grid.z), rates)
