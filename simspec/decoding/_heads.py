@@ -22,7 +22,6 @@ from simspec.cost.work import Quantity, Rows, Stack
 from simspec.decoding._chain import WeightedRows, plain_rows
 from simspec.decoding._quadrature import sum_nodes
 from simspec.decoding.tape import RoundStatistics
-from simspec.models.arch import Block
 from simspec.models.counts import check_tensor_parallel
 from simspec.models.dtypes import dtype
 
@@ -178,27 +177,12 @@ def head_format(target: Stack, head_dtype: str | None) -> str:
     ConfigError
         Unknown format.
     """
-    return dtype(head_dtype).name if head_dtype else target.activation_dtype
-
-
-def dense_width(target: Stack) -> int:
-    """Return the width of a dense feed-forward beside the target's layers.
-
-    That of its widest dense layer; of a target of experts alone, that of the experts a token
-    goes through.
-    """
-    widest = max(block.intermediate_size for block in target.blocks)
-    if widest:
-        return widest
-    return max(_active_width(block) for block in target.blocks)
-
-
-def _active_width(block: Block) -> int:
-    moe = block.moe
-    if moe is None:
-        return 0
-    routed = moe.experts_per_token * moe.expert_intermediate_size
-    return routed + moe.num_shared_experts * moe.shared_intermediate_size
+    if head_dtype is None:
+        return target.activation_dtype
+    try:
+        return dtype(head_dtype).name
+    except ConfigError as error:
+        raise ConfigError(f"draft_dtype: {error}", field="draft_dtype") from error
 
 
 def check_draft_tp(stack: Stack, target: Stack, given: int | None) -> Stack:

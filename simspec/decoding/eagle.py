@@ -42,10 +42,15 @@ from simspec.core.errors import ConfigError
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, WeightedPass
 from simspec.decoding._chain import plain_pass, plain_rows
+from simspec.decoding._eagle_head import (
+    eagle3_architecture,
+    eagle_layer,
+    head_vocabulary,
+    states_fusion,
+)
 from simspec.decoding._heads import (
     HeadRound,
     check_draft_tp,
-    dense_width,
     expected_head_round,
     head_format,
     level_rows,
@@ -63,10 +68,9 @@ from simspec.decoding._tree import (
     tree_statistics,
 )
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
-from simspec.models.arch import Architecture, Block
+from simspec.models.arch import Block
 from simspec.models.counts import kv_bytes_per_token, weights_bytes
 from simspec.models.dtypes import dtype
-from simspec.models.hf_config import load_model
 
 STATIC_TREE = (
     (0,), (1,), (2,), (3,), (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0),
@@ -76,7 +80,6 @@ STATIC_TREE = (
 """EAGLE-1's tree, the same for every model: model/choices.py at e98fc7c of SafeAILab/EAGLE."""
 DYNAMIC_DEPTH, DYNAMIC_TOP_K, DYNAMIC_NODES = 6, 10, 59
 """EAGLE-2 for a 7B: depth 6, 10 nodes a level, 60 verified tokens (arXiv 2406.16858, section 5)."""
-_FUSED_STATES = 3
 
 
 class Config(MethodConfig):
@@ -208,70 +211,33 @@ class Config(MethodConfig):
         return None, depth, top_k, num_nodes
 
     def _head(self, target: Stack) -> Stack:
-        arch = None if self.draft_model is None else _draft_head(self.draft_model, target)
-        layer = self._layer(target) if arch is None else arch.blocks[0]
-        vocab = self.draft_vocab_size or target.vocab_size
-        if arch is not None and arch.draft_head is not None:
-            vocab = arch.draft_head.vocab_size
+        arch = None if self.draft_model is None else eagle3_architecture(self.draft_model, target)
+        if arch is not None:
+            layer, vocab = arch.blocks[0], head_vocabulary(arch)
+        else:
+            layer, vocab = self._layer(target), self.draft_vocab_size or target.vocab_size
         if vocab > target.vocab_size:
             raise ConfigError(
                 f"draft_vocab_size: {vocab} is more than the target's {target.vocab_size}",
                 field="draft_vocab_size",
             )
-        blocks: tuple[Block, ...] = (layer,)
-        if self.version == 3:
-            width = target.hidden_size
-            blocks = (
-                Block(width, 0, 0, 0, 0, num_norms=0, fused_size=_FUSED_STATES * width),
-                layer,
-            )
-        weights = head_format(target, self.draft_dtype)
         head = replace(
             target,
             name="eagle",
-            blocks=blocks,
+            blocks=(states_fusion(target), layer) if self.version == 3 else (layer,),
             vocab_size=vocab,
-            weight_dtype=weights,
+            weight_dtype=head_format(target, self.draft_dtype),
             tp=self.draft_tp or target.tp,
         )
         return check_draft_tp(head, target, self.draft_tp)
 
     def _layer(self, target: Stack) -> Block:
-        """Return a Llama layer with the target's heads, as the published heads are."""
-        like, double = target.blocks[-1], 2 * target.hidden_size
-        is_third = self.version == 3
-        return Block(
-            hidden_size=like.hidden_size,
-            num_heads=like.num_heads,
-            num_kv_heads=self.num_kv_heads or like.num_kv_heads,
-            head_dim=like.head_dim,
-            intermediate_size=self.intermediate_size or dense_width(target),
-            # Version 1 and 2 have no norm before the attention, version 3 one for each input.
-            num_norms=3 if is_third else 1,
-            mla=like.mla,
-            qkv_input_size=double if is_third else None,
-            fused_size=None if is_third else double,
+        return eagle_layer(
+            target,
+            is_third=self.version == 3,
+            intermediate_size=self.intermediate_size,
+            num_kv_heads=self.num_kv_heads,
         )
-
-
-def _draft_head(reference: str, target: Stack) -> Architecture:
-    try:
-        arch = load_model(reference)
-    except ConfigError as error:
-        raise ConfigError(f"draft_model: {error}", field="draft_model") from error
-    if arch.draft_head is None:
-        raise ConfigError(
-            f"draft_model: {arch.name} is a language model, not an EAGLE-3 head; use method "
-            "dual_model",
-            field="draft_model",
-        )
-    if arch.hidden_size != target.hidden_size or len(arch.blocks) != 1:
-        raise ConfigError(
-            f"draft_model: {arch.name} has {len(arch.blocks)} layer(s) of width "
-            f"{arch.hidden_size}, an EAGLE-3 head of this target has 1 of {target.hidden_size}",
-            field="draft_model",
-        )
-    return arch
 
 
 @dataclass(frozen=True, slots=True)
