@@ -40,7 +40,7 @@ _COEFFICIENTS = (
 
 @dataclass(frozen=True, slots=True)
 class SpeedRow:
-    """One measured speed of a single sequence.
+    """One measured speed: of a single sequence, or of some that decode in step.
 
     Attributes
     ----------
@@ -54,7 +54,13 @@ class SpeedRow:
     tokens : int
         Prompt length, or tokens generated.
     tokens_per_s : float
-        Measured.
+        Measured, over all sequences.
+    batch : int
+        Sequences that decode in step.
+    context : int
+        Tokens cached before.
+    kv_dtype : str
+        Format of the cache.
     """
 
     architecture: Architecture
@@ -62,10 +68,18 @@ class SpeedRow:
     is_prefill: bool
     tokens: int
     tokens_per_s: float
+    batch: int = 1
+    context: int = 0
+    kv_dtype: str = "fp16"
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds of the whole prompt, or of one step of all sequences."""
+        return (self.tokens if self.is_prefill else self.batch) / self.tokens_per_s
 
 
 def seconds_per_run(row: SpeedRow, hardware: Hardware, engine: EngineProfile) -> float:
-    """Return the predicted seconds of the whole prompt, or of one token at the mean context."""
+    """Return the predicted seconds of the whole prompt, or of one step at the mean context."""
     architecture = row.architecture
     stack = Stack(
         name="target",
@@ -73,21 +87,23 @@ def seconds_per_run(row: SpeedRow, hardware: Hardware, engine: EngineProfile) ->
         hidden_size=architecture.hidden_size,
         vocab_size=architecture.vocab_size,
         weight_dtype=row.weight_dtype,
-        kv_dtype="fp16",
+        kv_dtype=row.kv_dtype,
         tp=1,
         activation_dtype="fp16",
     )
     cost = CostModel({"target": stack}, hardware, engine)
     if not row.is_prefill:
-        context = (row.tokens - 1) / 2.0
-        rows = Rows("decode", 1, 1, context + 1.0, context + 1.0, 1)
-        return float(cost.pass_seconds(_whole(stack, rows, "decode")))
+        batch = row.batch
+        visible = batch * (row.context + (row.tokens - 1) / 2.0 + 1.0)
+        rows = Rows("decode", batch, batch, visible, visible, batch)
+        return float(cost.step([_whole(stack, rows, "decode")], batch).total_s)
     total_s = 0.0
     for start in range(0, row.tokens, MICROBATCH_TOKENS):
         n = min(MICROBATCH_TOKENS, row.tokens - start)
         is_last = start + n >= row.tokens
-        rows = Rows("prefill", 1, n, start + n, n * (start + (n + 1) / 2.0), int(is_last))
-        total_s += float(cost.pass_seconds(_whole(stack, rows, "prefill")))
+        context = row.context + start
+        rows = Rows("prefill", 1, n, context + n, n * (context + (n + 1) / 2.0), int(is_last))
+        total_s += float(cost.step([_whole(stack, rows, "prefill")], 1).total_s)
     return total_s
 
 
@@ -141,12 +157,12 @@ def fit_speeds(
     estimate = fit(
         lambda values: predict(values, rows),
         _COEFFICIENTS,
-        _measured_s(rows),
+        _measured_s_of(rows),
         groups=[f"{row.architecture.name} {row.weight_dtype} {row.is_prefill}" for row in rows],
         loss_scale=LOSS_SCALE,
         what=f"{hardware.name} single-stream speeds",
     )
-    errors = held_out(predict(estimate.values, judged), _measured_s(judged))
+    errors = held_out(predict(estimate.values, judged), _measured_s_of(judged))
     fits = with_coefficients(hardware, estimate.values)
 
     def fitted(kernel: KernelFit) -> Fitted:
@@ -169,9 +185,5 @@ def fit_speeds(
     )
 
 
-def _measured_s(rows: Sequence[SpeedRow]) -> Array:
-    """Return the seconds of each prompt, or of each generated token."""
-    return np.array(
-        [(row.tokens if row.is_prefill else 1) / row.tokens_per_s for row in rows],
-        dtype=np.float64,
-    )
+def _measured_s_of(rows: Sequence[SpeedRow]) -> Array:
+    return np.array([row.measured_s for row in rows], dtype=np.float64)

@@ -37,6 +37,11 @@ class KernelRate:
     """Once per launch."""
     sharpness: float
     """Exponent of the smooth maximum; ``inf`` is the plain one."""
+    vector_rows: int = 0
+    """Most rows that a matrix-vector kernel serves; 0: there is none."""
+    vector_flop_per_s: float = math.inf
+    tile_rows: int = 1
+    """Rows the matrix kernel computes at once."""
 
 
 def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> KernelRate:
@@ -58,6 +63,9 @@ def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> Kerne
         bytes_per_s=hardware.memory_bandwidth_bytes_per_s * fit.bandwidth_efficiency,
         overhead_s=fit.overhead_s,
         sharpness=fit.sharpness,
+        vector_rows=fit.vector_rows,
+        vector_flop_per_s=peaks[compute_dtype] * fit.vector_flop_efficiency,
+        tile_rows=fit.tile_rows,
     )
 
 
@@ -116,6 +124,36 @@ def kernel_seconds(flop: Quantity, num_bytes: Quantity, rate: KernelRate) -> Qua
     """Return the seconds of one launch that does ``flop`` and moves ``num_bytes``."""
     roof = smooth_max(flop / rate.flop_per_s, num_bytes / rate.bytes_per_s, rate.sharpness)
     return roof + rate.overhead_s
+
+
+def product_seconds(
+    rows: Quantity, flop: Quantity, num_bytes: Quantity, rate: KernelRate
+) -> Quantity:
+    """Return the seconds of one matrix product over ``rows`` rows.
+
+    :func:`kernel_seconds`, except where the engine has a matrix-vector kernel for few rows.
+    Up to ``vector_rows`` rows that one runs: it unpacks and multiplies every weight again for
+    each row and does not overlap that with reading, ``flop / vector_rate + bytes / bandwidth``.
+    Above, the matrix kernel computes whole tiles: ``ceil(rows / tile) tile`` rows.
+
+    Parameters
+    ----------
+    rows : number or array
+        Rows of the product, of a grouped one the mean over its groups.
+    flop, num_bytes : number or array
+        Of all rows.
+    rate : KernelRate
+        Of the product.
+    """
+    if not rate.vector_rows and rate.tile_rows == 1:
+        return kernel_seconds(flop, num_bytes, rate)
+    memory_s = num_bytes / rate.bytes_per_s
+    vector_s = flop / rate.vector_flop_per_s + memory_s + rate.overhead_s
+    tiles = np.ceil(np.asarray(rows) / rate.tile_rows) * rate.tile_rows
+    whole = np.divide(tiles, rows, out=np.ones(np.shape(tiles)), where=np.asarray(rows) > 0)
+    matrix_s = smooth_max(flop * whole / rate.flop_per_s, memory_s, rate.sharpness)
+    seconds = np.where(np.asarray(rows) <= rate.vector_rows, vector_s, matrix_s + rate.overhead_s)
+    return float(seconds) if seconds.ndim == 0 else seconds
 
 
 def ruling_bound(flop: float, num_bytes: float, rate: KernelRate) -> Bound:

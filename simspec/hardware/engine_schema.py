@@ -53,6 +53,8 @@ class EngineConfig(ProfileGroup):
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     description: Annotated[str, Field(min_length=1, max_length=500)]
+    kernels: Annotated[str, Field(max_length=100)] = ""
+    """Kernel set of the hardware profiles that it runs; absent: each device's own kernels."""
     host: HostGroup
     memory: EngineMemoryGroup
     scheduler: SchedulerGroup
@@ -64,6 +66,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
     return EngineProfile(
         name=config.name,
         description=config.description,
+        kernels=config.kernels,
         host_time_per_step_s=from_us(host.per_step_us),
         host_time_per_sequence_s=from_us(host.per_sequence_us),
         host_time_per_draft_step_s=from_us(host.per_draft_step_us),
@@ -86,6 +89,7 @@ def describe_engine(
     """Return the numbers of an engine profile in edge units, and the source of each group."""
     values: dict[str, float | str | bool] = {
         "description": engine.description,
+        **({"kernels": engine.kernels} if engine.kernels else {}),
         "host.per_step_us": us(engine.host_time_per_step_s),
         "host.per_sequence_us": us(engine.host_time_per_sequence_s),
         "host.per_draft_step_us": us(engine.host_time_per_draft_step_s),

@@ -151,11 +151,29 @@ def _extended(
                 **new,
                 "source": f"{keys} set by {path.name}; the rest as {parent}: {old['source']}",
             }
-    kernels, own = merged.get("kernels"), changes.get("kernels")
-    states_it = isinstance(own, dict) and "calibrated" in own
-    if isinstance(kernels, dict) and not states_it:
-        merged["kernels"] = {**kernels, "calibrated": False}
+    if isinstance(merged.get("kernels"), dict):
+        own = changes.get("kernels")
+        merged["kernels"] = _stand_in(merged["kernels"], own, str(base.get("name", parent)))
     return merged
+
+
+def _stand_in(kernels: Mapping[str, Any], own: object, relative: str) -> dict[str, Any]:
+    """Return kernels as those of a relative, unless the profile itself says otherwise.
+
+    Not calibrated here, and whose they are; the same for those of each engine.
+    """
+    changed, stated = dict(kernels), own if isinstance(own, dict) else {}
+    is_fitted_elsewhere = changed.get("calibrated") is not False
+    if "calibrated" not in stated and (is_fitted_elsewhere or not changed.get("efficiencies_of")):
+        changed |= {"calibrated": False, "efficiencies_of": relative}
+    engines, own_engines = changed.get("engines"), stated.get("engines")
+    if isinstance(engines, dict):
+        states = own_engines if isinstance(own_engines, dict) else {}
+        changed["engines"] = {
+            name: _stand_in(group, states.get(name), relative) if isinstance(group, dict) else group
+            for name, group in engines.items()
+        }
+    return changed
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

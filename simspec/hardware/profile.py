@@ -6,7 +6,7 @@ The YAML form with milliseconds and GB/s is ``simspec.hardware.schema``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 KvReads = Literal["once_per_pass", "once_per_token"]
@@ -25,6 +25,25 @@ class KernelFit:
     bandwidth_efficiency: float
     overhead_s: float
     sharpness: float = float("inf")
+    vector_rows: int = 0
+    """Most rows that matrix-vector kernels serve; 0: one kernel for any number of rows."""
+    vector_flop_efficiency: float = 1.0
+    """Share of the peak those reach; their arithmetic and their reads do not overlap."""
+    tile_rows: int = 1
+    """Rows that the matrix kernel computes at once: fewer cost as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSet:
+    """The kernels of one engine on a device; None where the device's own stand."""
+
+    gemm: Mapping[str, KernelFit] | None
+    decode_attention: Mapping[str, KernelFit] | None
+    prefill_attention: Mapping[str, KernelFit] | None
+    elementwise: KernelFit | None
+    kv_reads: KvReads | None
+    calibrated: bool
+    efficiencies_of: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +99,7 @@ class Hardware:
     peak_flop_per_s: Mapping[str, float]
     """Dense peak by compute data type: ``bf16``, ``fp16``, ``fp8``, ``int8``, ``fp32``, …"""
     gemm: Mapping[str, KernelFit]
-    """By compute data type."""
+    """By weight format, ``weight_only`` (any that is unpacked first) or compute data type."""
     decode_attention: Mapping[str, KernelFit]
     """By KV data type; few query tokens per sequence, split over the KV."""
     prefill_attention: Mapping[str, KernelFit]
@@ -95,6 +114,40 @@ class Hardware:
     """Whether the efficiencies were fitted on measurements of this very device."""
     sources: Mapping[str, str]
     """Source sentence of each group of the YAML."""
+    efficiencies_of: str = ""
+    """The profile whose efficiencies stand in where ``calibrated`` is False; empty: unknown."""
+    kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
+    """Kernels of engines that bring their own, by the name engine profiles use."""
+
+    @property
+    def uncalibrated_note(self) -> str:
+        """What reports say of a profile that was not fitted; empty for one that was."""
+        if self.calibrated:
+            return ""
+        relative = f": efficiencies of {self.efficiencies_of}" if self.efficiencies_of else ""
+        return f"uncalibrated{relative}"
+
+    def with_kernels(self, name: str) -> Hardware:
+        """Return the device as an engine with kernels of its own drives it.
+
+        Parameters
+        ----------
+        name : str
+            Kernel set; the device is returned as it is where it has none of that name.
+        """
+        found = self.kernel_sets.get(name)
+        if found is None:
+            return self
+        return replace(
+            self,
+            gemm=self.gemm if found.gemm is None else found.gemm,
+            decode_attention=found.decode_attention or self.decode_attention,
+            prefill_attention=found.prefill_attention or self.prefill_attention,
+            elementwise=found.elementwise or self.elementwise,
+            kv_reads=found.kv_reads or self.kv_reads,
+            calibrated=found.calibrated,
+            efficiencies_of=found.efficiencies_of,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +177,5 @@ class EngineProfile:
     sources: Mapping[str, str]
     host_time_per_lookup_s: float = 0.0
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
+    kernels: str = ""
+    """Kernel set of the hardware profiles that this engine runs; empty: each device's own."""

@@ -10,7 +10,8 @@ bandwidth of 3.35 GB/s is one written in the wrong unit.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -30,6 +31,7 @@ from simspec.hardware.profile import (
     AllReduceFit,
     Hardware,
     KernelFit,
+    KernelSet,
     KvReads,
     Link,
     Power,
@@ -40,6 +42,13 @@ ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
 """Data types a device may multiply in."""
 KvDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "q8_0", "q4_0"]
 """Data types attention kernels may read their KV cache in."""
+GemmKey = Literal[
+    "fp32", "bf16", "fp16", "fp8", "int8", "fp4", "weight_only",
+    "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "q4_k_m", "q5_k_m",
+    "mlx_4bit", "mlx_8bit", "mxfp4_experts", "int4_g128",
+]  # fmt: skip
+"""What matrix products are told apart by: the type they multiply in; for weights that are unpacked
+first, all of them together or one format."""
 Algorithm = Literal["one_shot", "ring"]
 """Collective algorithms, by their file name in ``simspec/cost/collectives``."""
 
@@ -82,6 +91,15 @@ class Evidence(ProfileGroup):
     held_out_error: HeldOutError | None = None
 
 
+class VectorEntry(ProfileGroup):
+    """The matrix-vector kernels that serve products of few rows."""
+
+    max_rows: Annotated[int, Field(ge=1, le=256)]
+    """Most rows they serve."""
+    flop_efficiency: Efficiency
+    """Share of the dense peak; unpacking weights for each row does not overlap with reading."""
+
+
 class KernelEntry(Evidence):
     """Roofline coefficients of one kind of kernel at one data type."""
 
@@ -93,6 +111,15 @@ class KernelEntry(Evidence):
     """Per launch, under a captured graph."""
     sharpness: Annotated[float, Field(ge=1.0, le=100.0)] | None = None
     """Exponent of the smooth maximum; absent: the plain maximum."""
+
+
+class GemmEntry(KernelEntry):
+    """Roofline coefficients of matrix products, and what few rows cost."""
+
+    vector: VectorEntry | None = None
+    """Absent: one kernel for any number of rows."""
+    tile_rows: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Rows the matrix kernel computes at once; absent: as many as there are."""
 
 
 class ElementwiseEntry(Evidence):
@@ -134,18 +161,37 @@ class ComputeGroup(SourcedGroup):
     """Without structured sparsity, by compute data type."""
 
 
-class KernelsGroup(SourcedGroup):
-    """How much of the peaks kernels reach."""
+class FittedGroup(SourcedGroup):
+    """Whether and on what coefficients were fitted."""
 
     calibrated: bool
     """Whether the coefficients were fitted on measurements of this very device."""
+    efficiencies_of: Annotated[str, Field(max_length=100)] = ""
+    """The profile that stands in where they were not."""
     fitted_on: str | None = None
     """Date, engine and table of the fit."""
+
+
+class EngineKernelsGroup(FittedGroup):
+    """Kernels that one engine brings; what is absent is as in the group around it."""
+
+    kv_reads: KvReads | None = None
+    gemm: Annotated[dict[GemmKey, GemmEntry], Field(min_length=1)] | None = None
+    decode_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)] | None = None
+    prefill_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)] | None = None
+    elementwise: ElementwiseEntry | None = None
+
+
+class KernelsGroup(FittedGroup):
+    """How much of the peaks kernels reach."""
+
     kv_reads: KvReads = "once_per_pass"
-    gemm: Annotated[dict[ComputeDtype, KernelEntry], Field(min_length=1)]
+    gemm: Annotated[dict[GemmKey, GemmEntry], Field(min_length=1)]
     decode_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)]
     prefill_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)]
     elementwise: ElementwiseEntry
+    engines: dict[str, EngineKernelsGroup] = Field(default_factory=dict)
+    """Engines with kernels of their own, by the ``kernels`` of their engine profile."""
 
 
 class LinkGroup(SourcedGroup):
@@ -207,7 +253,7 @@ class HardwareConfig(ProfileGroup):
     def _gemm_has_a_peak(self) -> HardwareConfig:
         peaks = self.compute.dense_peak_tflops
         for dtype in self.kernels.gemm:
-            if dtype not in peaks:
+            if dtype in get_args(ComputeDtype) and dtype not in peaks:
                 raise PydanticCustomError(
                     "gemm_without_peak",
                     "kernels.gemm.{dtype}: there is no peak for '{dtype}' in "
@@ -231,12 +277,7 @@ def to_hardware(config: HardwareConfig) -> Hardware:
         gemm={dtype: _kernel_fit(entry) for dtype, entry in kernels.gemm.items()},
         decode_attention={d: _kernel_fit(e) for d, e in kernels.decode_attention.items()},
         prefill_attention={d: _kernel_fit(e) for d, e in kernels.prefill_attention.items()},
-        # No FLOP are counted for these kernels, so their efficiency never matters.
-        elementwise=KernelFit(
-            flop_efficiency=1.0,
-            bandwidth_efficiency=kernels.elementwise.bandwidth_efficiency,
-            overhead_s=from_us(kernels.elementwise.overhead_us),
-        ),
+        elementwise=_elementwise_fit(kernels.elementwise),
         kv_reads=kernels.kv_reads,
         link=_link(config.link),
         host_link=_host_link(config.host_link),
@@ -244,15 +285,46 @@ def to_hardware(config: HardwareConfig) -> Hardware:
         price=_price(config.price),
         calibrated=kernels.calibrated,
         sources=_sources(config),
+        efficiencies_of=kernels.efficiencies_of,
+        kernel_sets={name: _kernel_set(group) for name, group in kernels.engines.items()},
     )
 
 
 def _kernel_fit(entry: KernelEntry) -> KernelFit:
+    vector = entry.vector if isinstance(entry, GemmEntry) else None
+    tile_rows = entry.tile_rows if isinstance(entry, GemmEntry) else None
     return KernelFit(
         flop_efficiency=entry.flop_efficiency,
         bandwidth_efficiency=entry.bandwidth_efficiency,
         overhead_s=from_us(entry.overhead_us),
         sharpness=float("inf") if entry.sharpness is None else entry.sharpness,
+        vector_rows=0 if vector is None else vector.max_rows,
+        vector_flop_efficiency=1.0 if vector is None else vector.flop_efficiency,
+        tile_rows=tile_rows or 1,
+    )
+
+
+def _elementwise_fit(entry: ElementwiseEntry) -> KernelFit:
+    # No FLOP are counted for these kernels, so their efficiency never matters.
+    return KernelFit(
+        flop_efficiency=1.0,
+        bandwidth_efficiency=entry.bandwidth_efficiency,
+        overhead_s=from_us(entry.overhead_us),
+    )
+
+
+def _kernel_set(group: EngineKernelsGroup) -> KernelSet:
+    def fits(entries: Mapping[str, KernelEntry] | None) -> dict[str, KernelFit] | None:
+        return None if entries is None else {k: _kernel_fit(e) for k, e in entries.items()}
+
+    return KernelSet(
+        gemm=fits(group.gemm),  # type: ignore[arg-type]  # keys are literals, so strings
+        decode_attention=fits(group.decode_attention),  # type: ignore[arg-type]
+        prefill_attention=fits(group.prefill_attention),  # type: ignore[arg-type]
+        elementwise=None if group.elementwise is None else _elementwise_fit(group.elementwise),
+        kv_reads=group.kv_reads,
+        calibrated=group.calibrated,
+        efficiencies_of=group.efficiencies_of,
     )
 
 
@@ -300,15 +372,22 @@ def _sources(config: HardwareConfig) -> dict[str, str]:
     }
     sources = {name: group.source for name, group in groups.items() if group is not None}
     errors = _error_summary(config.kernels)
-    return {**sources, "kernels": f"{sources['kernels']} {errors}".rstrip()}
+    sources["kernels"] = f"{sources['kernels']} {errors}".rstrip()
+    for name, kernel_set in config.kernels.engines.items():
+        said = f"{kernel_set.source} {_error_summary(kernel_set)}".rstrip()
+        sources[f"kernels.engines.{name}"] = said
+    return sources
 
 
-def _error_summary(kernels: KernelsGroup) -> str:
+def _error_summary(kernels: KernelsGroup | EngineKernelsGroup) -> str:
     """Return the held-out errors in one sentence; empty when nothing was fitted."""
-    entries: dict[str, Evidence] = {"elementwise": kernels.elementwise}
-    entries |= {f"{dtype} GEMM": entry for dtype, entry in kernels.gemm.items()}
-    entries |= {f"{d} decode attention": e for d, e in kernels.decode_attention.items()}
-    entries |= {f"{d} prefill attention": e for d, e in kernels.prefill_attention.items()}
+    entries: dict[str, Evidence] = {}
+    if kernels.elementwise is not None:
+        entries["elementwise"] = kernels.elementwise
+    entries |= {f"{dtype} GEMM": entry for dtype, entry in (kernels.gemm or {}).items()}
+    decode, prefill = kernels.decode_attention or {}, kernels.prefill_attention or {}
+    entries |= {f"{d} decode attention": e for d, e in decode.items()}
+    entries |= {f"{d} prefill attention": e for d, e in prefill.items()}
     errors = [
         f"{name} {100 * entry.held_out_error.median:.1f} % ({entry.held_out_error.rows} rows)"
         for name, entry in sorted(entries.items())
@@ -335,6 +414,8 @@ def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[st
     for dtype, peak in hardware.peak_flop_per_s.items():
         values[f"compute.dense_peak_tflops.{dtype}"] = _short(tflops(peak))
     values["kernels.calibrated"] = hardware.calibrated
+    if hardware.efficiencies_of:
+        values["kernels.efficiencies_of"] = hardware.efficiencies_of
     values["kernels.kv_reads"] = hardware.kv_reads
     kinds = {
         "gemm": hardware.gemm,
@@ -346,6 +427,8 @@ def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[st
             values |= _describe_fit(f"kernels.{kind}.{dtype}", fit)
     values["kernels.elementwise.bandwidth_efficiency"] = hardware.elementwise.bandwidth_efficiency
     values["kernels.elementwise.overhead_us"] = _short(us(hardware.elementwise.overhead_s))
+    for name, kernels in hardware.kernel_sets.items():
+        values |= _describe_set(f"kernels.engines.{name}", kernels)
     for key, link in (("link", hardware.link), ("host_link", hardware.host_link)):
         if link is not None:
             values |= _describe_link(key, link)
@@ -367,6 +450,32 @@ def _describe_fit(key: str, fit: KernelFit) -> dict[str, float | str | bool]:
     # JSON has no infinity: the plain maximum is said by leaving the exponent out.
     if fit.sharpness != float("inf"):
         values[f"{key}.sharpness"] = fit.sharpness
+    if fit.vector_rows:
+        values[f"{key}.vector.max_rows"] = fit.vector_rows
+        values[f"{key}.vector.flop_efficiency"] = fit.vector_flop_efficiency
+    if fit.tile_rows > 1:
+        values[f"{key}.tile_rows"] = fit.tile_rows
+    return values
+
+
+def _describe_set(key: str, kernels: KernelSet) -> dict[str, float | str | bool]:
+    values: dict[str, float | str | bool] = {f"{key}.calibrated": kernels.calibrated}
+    if kernels.efficiencies_of:
+        values[f"{key}.efficiencies_of"] = kernels.efficiencies_of
+    if kernels.kv_reads is not None:
+        values[f"{key}.kv_reads"] = kernels.kv_reads
+    kinds = {
+        "gemm": kernels.gemm,
+        "decode_attention": kernels.decode_attention,
+        "prefill_attention": kernels.prefill_attention,
+    }
+    for kind, fits in kinds.items():
+        for dtype, fit in (fits or {}).items():
+            values |= _describe_fit(f"{key}.{kind}.{dtype}", fit)
+    if kernels.elementwise is not None:
+        fit = kernels.elementwise
+        values[f"{key}.elementwise.bandwidth_efficiency"] = fit.bandwidth_efficiency
+        values[f"{key}.elementwise.overhead_us"] = _short(us(fit.overhead_s))
     return values
 
 

@@ -170,6 +170,10 @@ def _table() -> dict[str, DType]:
         DType("q4_k_m", 4.85, "fp16", 2.0, "matrices", False, _GGUF_MIX),
         DType("q5_k_m", 5.69, "fp16", 2.0, "matrices", False, _GGUF_MIX),
         DType("mlx_4bit", 4.5, "fp16", 2.0, "matrices", False, "16-bit scale and bias per 64"),
+        DType("mlx_4bit_g32", 5.0, "fp16", 2.0, "matrices", False, "16-bit scale and bias per 32"),
+        DType("mlx_5bit", 5.5, "fp16", 2.0, "matrices", False, "16-bit scale and bias per 64"),
+        DType("mlx_5bit_g32", 6.0, "fp16", 2.0, "matrices", False, "16-bit scale and bias per 32"),
+        DType("mlx_6bit", 6.5, "fp16", 2.0, "matrices", False, "16-bit scale and bias per 64"),
         DType("mlx_8bit", 8.5, "fp16", 2.0, "matrices", False, "16-bit scale and bias per 64"),
     ]
     return {row.name: row for row in rows}

@@ -235,3 +235,39 @@ def test_the_config_keeps_the_evidence() -> None:
     assert entry.rows is not None
     assert entry.held_out_error is not None
     assert set(entry.standard_error) <= set(type(entry).model_fields)
+
+
+def test_a_what_if_names_its_relative(here: Path) -> None:
+    """A profile that takes over efficiencies says whose, through any number of profiles."""
+    (here / "a.yaml").write_text(
+        "extends: h100_sxm\nmemory: {bandwidth_gb_s: 1675}\n", encoding="utf-8"
+    )
+    (here / "b.yaml").write_text("extends: a\nmemory: {bandwidth_gb_s: 1000}\n", encoding="utf-8")
+    for name in ("a", "b"):
+        assert load_hardware(name).uncalibrated_note == "uncalibrated: efficiencies of h100_sxm"
+    assert load_hardware("h100_sxm").uncalibrated_note == ""
+
+
+def test_kernels_of_an_engine_are_inherited_as_a_stand_in(here: Path) -> None:
+    """Kernels fitted for an engine stay fitted in their own profile alone."""
+    (here / "base.yaml").write_text(
+        "extends: h100_sxm\n"
+        "kernels:\n"
+        "  calibrated: true\n"
+        "  engines:\n"
+        "    mine:\n"
+        "      calibrated: true\n"
+        "      source: measured by hand on this very device\n"
+        "      elementwise: {bandwidth_efficiency: 0.5, overhead_us: 7}\n",
+        encoding="utf-8",
+    )
+    (here / "child.yaml").write_text(
+        "extends: base\nkernels: {calibrated: true}\n", encoding="utf-8"
+    )
+    base, child = load_hardware("base"), load_hardware("child")
+    assert base.with_kernels("mine").calibrated
+    assert base.with_kernels("mine").elementwise.overhead_s == pytest.approx(7e-6)
+    assert child.calibrated
+    note = child.with_kernels("mine").uncalibrated_note
+    assert note == "uncalibrated: efficiencies of base"
+    assert "measured by hand" in child.sources["kernels.engines.mine"]
