@@ -6,12 +6,16 @@ its kernels under captured graphs, and at least ``launches * launch_time_s`` in 
 kernels hide behind the launching thread. A step adds the host time that nothing hides. Where
 both are used, numbers (a lookup in tables) and arrays (the same formulas, vectorised) agree.
 
-Everything is per tensor-parallel rank, and ranks work alike. Left out: pipeline bubbles,
-overlap of communication with computation, cold caches after a change of batch shape.
+Everything is per rank. Tensor-parallel ranks work alike. With attention data parallelism rows are
+those of the whole deployment: its sequences are dealt evenly to the groups, the group with
+``ceil(B / dp)`` of them rules, and the experts work on the tokens of all groups. Left out:
+pipeline bubbles, overlap of communication with computation, cold caches after a change of batch
+shape.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -106,16 +110,20 @@ class CostModel:
         self, stacks: Mapping[str, Stack], hardware: Hardware, engine: EngineProfile
     ) -> None:
         self.stacks = dict(stacks)
-        self.hardware = hardware
+        self.hardware = hardware.with_kernels(engine.kernels)
         self.engine = engine
         # Captured graphs replay without the host: launching costs nothing.
         self._launch_s = 0.0 if engine.graph_capture else engine.launch_time_s
         self._segments: dict[tuple[str, int, int, bool], Segment] = {}
         self._heads: dict[str, RowTable] = {}
         for stack in self.stacks.values():
-            check_tensor_parallel(stack.blocks, stack.tp)
-            if stack.tp > 1:
-                device_link(hardware, stack.tp)
+            check_tensor_parallel(
+                stack.blocks, stack.tp, ep=stack.ep, attention_dp=stack.attention_dp
+            )
+            if stack.num_ranks > 1:
+                device_link(hardware, stack.tp, attention_dp=stack.attention_dp)
+        # A draft runs beside its target, on the sequences of its group.
+        self._attention_dp = max((s.attention_dp for s in self.stacks.values()), default=1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the tables, which a worker process builds again in milliseconds."""
@@ -174,6 +182,7 @@ class CostModel:
         flop: Quantity = 0.0
         num_bytes: Quantity = 0.0
         draft_steps: Quantity = 0.0
+        verifications: Quantity = 0.0
         lookups: Quantity = 0.0
         previous: Phase | None = None
         for weight, work in weighted:
@@ -191,16 +200,28 @@ class CostModel:
             phases[phase] = phases[phase] + seconds
             if phase in {"draft", "catch_up"} and (work.embeds or phase != previous):
                 draft_steps = draft_steps + weight
+            if phase == "verify" and engine.host_time_per_round_s:
+                verifications = verifications + weight * self._verifies(work)
             previous = phase
             lookups = lookups + weight * work.host_lookups
         host_s = (
             engine.host_time_per_step_s
-            + engine.host_time_per_sequence_s * num_sequences
+            + engine.host_time_per_sequence_s * _of_busiest(num_sequences, self._attention_dp)
             + engine.host_time_per_draft_step_s * draft_steps
+            + engine.host_time_per_round_s * verifications
             + engine.host_time_per_lookup_s * lookups
         )
         phases["host"] = host_s
         return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)
+
+    def _verifies(self, work: Pass) -> Quantity:
+        """Return 1 where the pass ends the target and checks a draft of any sequence, else 0."""
+        if work.last_layer < len(self._stack(work.stack).blocks):
+            return 0.0
+        tokens, sequences = work.rows[0].num_tokens, work.rows[0].num_sequences
+        if type(tokens) in _NUMBER and type(sequences) in _NUMBER:
+            return 1.0 if tokens > sequences else 0.0
+        return np.where(np.asarray(tokens) > np.asarray(sequences), 1.0, 0.0)
 
     def _without_prefill_s(self, work: Pass) -> Quantity:
         rows = tuple(group for group in work.rows if group.kind != "prefill")
@@ -222,6 +243,10 @@ class CostModel:
         return self._number_totals(work, segment, rows)
 
     def _number_totals(self, work: Pass, segment: Segment, rows: Sequence[Rows]) -> Totals:
+        gathered: Any = 0
+        if self._attention_dp > 1:
+            gathered = sum(group.num_tokens for group in rows)
+            rows = [_on_busiest(group, self._attention_dp) for group in rows]
         tokens: Any = 0
         logit_rows: Any = 0
         for group in rows:
@@ -231,6 +256,13 @@ class CostModel:
             return NOTHING
         seconds, network_s, flop, num_bytes = segment.tokens.at(tokens)
         launches = segment.tokens.launches
+        if segment.gathered.launches:
+            of_experts = segment.gathered.at(gathered)
+            launches += segment.gathered.launches
+            seconds += of_experts.seconds
+            network_s += of_experts.network_s
+            flop += of_experts.flop
+            num_bytes += of_experts.num_bytes
         for group in rows:
             if group.num_tokens == 0:
                 continue
@@ -251,9 +283,15 @@ class CostModel:
         return Totals(larger(seconds, launches * self._launch_s), network_s, flop, num_bytes)
 
     def _array_totals(self, work: Pass, segment: Segment, rows: Sequence[Rows]) -> Totals:
+        gathered = sum((group.num_tokens for group in rows), start=np.zeros(()))
+        if self._attention_dp > 1:
+            rows = [_on_busiest(group, self._attention_dp) for group in rows]
         tokens = sum((group.num_tokens for group in rows), start=np.zeros(()))
         logit_rows = sum((group.logit_rows for group in rows), start=np.zeros(()))
         parts = [(segment.tokens.totals(tokens), segment.tokens.launches, tokens > 0)]
+        if segment.gathered.launches:
+            of_experts = segment.gathered.totals(gathered)
+            parts.append((of_experts, segment.gathered.launches, gathered > 0))
         for group in rows:
             for kernel, count in segment.attention[group.kind]:
                 kernel_flop, kernel_bytes = kernel.work(group)
@@ -270,12 +308,17 @@ class CostModel:
 
     def _pass_breakdown(self, work: Pass) -> list[OperatorCost]:
         segment = self._segment(work)
-        tokens = float(sum(group.num_tokens for group in work.rows))
-        logit_rows = float(sum(group.logit_rows for group in work.rows))
+        gathered = float(sum(group.num_tokens for group in work.rows))
+        rows: Sequence[Rows] = work.rows
+        if self._attention_dp > 1:
+            rows = [_on_busiest(group, self._attention_dp) for group in rows]
+        tokens = float(sum(group.num_tokens for group in rows))
+        logit_rows = float(sum(group.logit_rows for group in rows))
         if tokens == 0:
             return []
         lines = [_line(work, kernel, count, tokens) for kernel, count in segment.tokens.kernels]
-        for group in work.rows:
+        lines += [_line(work, k, count, gathered) for k, count in segment.gathered.kernels]
+        for group in rows:
             if group.num_tokens:
                 lines += [
                     _line(work, k, count, group) for k, count in segment.attention[group.kind]
@@ -321,6 +364,38 @@ class CostModel:
         if name not in self.stacks:
             raise ConfigError(f"unknown stack {name!r}; {nearest(name, self.stacks)}")
         return self.stacks[name]
+
+
+def _of_busiest(num_sequences: Quantity, groups: int) -> Quantity:
+    """Return the sequences of the group that has most of them: ``ceil(B / groups)``."""
+    if groups == 1:
+        return num_sequences
+    if isinstance(num_sequences, np.ndarray):
+        return np.ceil(num_sequences / groups)
+    return math.ceil(num_sequences / groups)
+
+
+def _on_busiest(group: Rows, groups: int) -> Rows:
+    """Return the share of a row group that falls to the group of ranks with most sequences."""
+    num_sequences = group.num_sequences
+    most = _of_busiest(num_sequences, groups)
+    if not isinstance(num_sequences, np.ndarray) and num_sequences == 0:
+        return group
+
+    def share(quantity: Quantity) -> Quantity:
+        if isinstance(num_sequences, np.ndarray):
+            whole = np.where(num_sequences > 0, num_sequences, 1.0)
+            return np.asarray(quantity * most / whole)
+        return quantity * most / num_sequences
+
+    return Rows(
+        kind=group.kind,
+        num_sequences=most,
+        num_tokens=share(group.num_tokens),
+        kv_tokens=share(group.kv_tokens),
+        attended_tokens=share(group.attended_tokens),
+        logit_rows=share(group.logit_rows),
+    )
 
 
 def _as_arrays(group: Rows) -> Rows:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simspec.cost.collectives._base import collective
+from simspec.cost.collectives._base import CollectiveKind, collective
 from simspec.cost.operators._base import Kernel, Place, RowKernel, kernels_of
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.work import Quantity, RowKind, Stack
@@ -94,8 +94,13 @@ class Segment:
             _count(counted, kernels_of(Place("embedding", None, stack, hardware)), 1)
         for block, repeats in Counter(stack.blocks[first_layer:last_layer]).items():
             place = Place("block", block, stack, hardware)
-            _count(counted, [*kernels_of(place), *_all_reduces(place)], repeats)
-        self.tokens = RowTable(_row_kernels(counted))
+            kernels = [*kernels_of(place), *_all_reduces(place), *_exchanges(place)]
+            _count(counted, kernels, repeats)
+        rows = _row_kernels(counted)
+        shares = stack.attention_dp > 1
+        self.tokens = RowTable(row for row in rows if not (shares and row[0].is_gathered))
+        self.gathered = RowTable(row for row in rows if shares and row[0].is_gathered)
+        """Kernels over the tokens of all groups of an attention-data-parallel stack."""
         self.attention: dict[RowKind, tuple[tuple[PairKernel, int], ...]] = {
             kind: tuple(
                 (kernel, count)
@@ -140,6 +145,34 @@ def _all_reduces(place: Place) -> list[RowKernel]:
         hardware=place.hardware,
     )
     return [all_reduce] * ((block.num_heads > 0) + has_ffn)
+
+
+def _exchanges(place: Place) -> list[RowKernel]:
+    """Collect the tokens of all groups for the experts and give each group its own sums back.
+
+    An all-gather before and a reduce-scatter after the experts of ``T d b_a`` bytes over the
+    ``attention_dp`` groups, T the tokens of all of them, as vLLM does by default and
+    TensorRT-LLM within a node. An all-to-all would send less where a token meets fewer ranks.
+    """
+    block, groups = place.block, place.stack.attention_dp
+    if groups == 1 or block is None or block.moe is None:
+        return []
+    bytes_per_row = block.hidden_size * place.activation_bytes
+    kinds: dict[CollectiveKind, str] = {
+        "all_gather": "expert_gather",
+        "reduce_scatter": "expert_scatter",
+    }
+    return [
+        collective(
+            kind,
+            name,
+            bytes_per_row=bytes_per_row,
+            tp=groups,
+            hardware=place.hardware,
+            is_gathered=True,
+        )
+        for kind, name in kinds.items()
+    ]
 
 
 def _count(counted: dict[Kernel, int], kernels: Sequence[Kernel], repeats: int) -> None:

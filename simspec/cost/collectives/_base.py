@@ -1,9 +1,10 @@
-"""Collectives of tensor parallelism: what an algorithm file offers, and the faster one wins.
+"""Collectives between ranks: what an algorithm file offers, and the faster one wins.
 
 Each module of this package says how many bytes a rank puts on the wire for each byte of the
-message: ``all_reduce_wire(tp)`` and ``all_gather_wire(tp)``. Its latency and bandwidth come from
-the link of the hardware profile, under the module's name. Small messages are bound by latency,
-large ones by bandwidth, and that is why a small draft model at a high degree is slow.
+message: ``all_reduce_wire(tp)``, ``all_gather_wire(tp)`` and ``reduce_scatter_wire(tp)``. Its
+latency and bandwidth come from the link of the hardware profile, under the module's name. Small
+messages are bound by latency, large ones by bandwidth, and that is why a small draft model at a
+high degree is slow.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from simspec.hardware.profile import AllReduceFit, Hardware, Link
 
 ALGORITHMS = Registry("simspec.cost.collectives", "collective algorithm")
 
-CollectiveKind: TypeAlias = Literal["all_reduce", "all_gather"]
+CollectiveKind: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Collective:
     algorithms: tuple[tuple[AllReduceFit, float], ...]
     """Fit and wire bytes per message byte of every algorithm the link has."""
     is_network: bool = True
+    is_gathered: bool = False
 
     def work(self, rows: Quantity) -> Work:
         """Return no FLOP and the bytes of the message."""
@@ -66,7 +68,13 @@ def collective_seconds(wire_bytes: Quantity, *, tp: int, fit: AllReduceFit) -> Q
 
 
 def collective(
-    kind: CollectiveKind, name: str, *, bytes_per_row: float, tp: int, hardware: Hardware
+    kind: CollectiveKind,
+    name: str,
+    *,
+    bytes_per_row: float,
+    tp: int,
+    hardware: Hardware,
+    is_gathered: bool = False,
 ) -> Collective:
     """Return the kernel of one collective over the device link.
 
@@ -85,11 +93,11 @@ def collective(
     for algorithm, fit in sorted(link.all_reduce.items()):
         wire = getattr(ALGORITHMS.module(algorithm), f"{kind}_wire")(tp)
         algorithms.append((fit, float(wire)))
-    return Collective(name, bytes_per_row, tp, tuple(algorithms))
+    return Collective(name, bytes_per_row, tp, tuple(algorithms), is_gathered=is_gathered)
 
 
-def device_link(hardware: Hardware, tp: int) -> Link:
-    """Return the link that ``tp`` ranks talk over.
+def device_link(hardware: Hardware, tp: int, *, attention_dp: int = 1) -> Link:
+    """Return the link that ``tp * attention_dp`` ranks talk over.
 
     Raises
     ------
@@ -100,6 +108,12 @@ def device_link(hardware: Hardware, tp: int) -> Link:
     if link is None:
         raise ConfigError(
             f"tp {tp}: hardware {hardware.name!r} has no link between devices; use tp 1", field="tp"
+        )
+    if attention_dp > 1 and tp * attention_dp > link.max_devices:
+        raise ConfigError(
+            f"{attention_dp} groups of {tp} devices are more than the {link.max_devices} that "
+            f"link {link.name!r} of hardware {hardware.name!r} joins",
+            field="attention_data_parallel",
         )
     if tp > link.max_devices:
         raise ConfigError(

@@ -16,3 +16,8 @@ def all_reduce_wire(tp: int) -> float:
 def all_gather_wire(tp: int) -> float:
     """Return the bytes a rank sends per byte of the result: ``(tp - 1) / tp``."""
     return (tp - 1.0) / tp
+
+
+def reduce_scatter_wire(tp: int) -> float:
+    """Return the bytes a rank sends per byte of the message: ``(tp - 1) / tp``."""
+    return (tp - 1.0) / tp

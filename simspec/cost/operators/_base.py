@@ -18,11 +18,11 @@ from simspec.cost.roofline import (
     KernelRate,
     fit_of,
     kernel_rate,
-    kernel_seconds,
+    product_seconds,
     ruling_bound,
 )
 from simspec.cost.work import Quantity, RowKind, Stack
-from simspec.hardware.profile import Hardware
+from simspec.hardware.profile import Hardware, KernelFit
 from simspec.models.arch import Block
 from simspec.models.dtypes import DType, Part, bytes_per_value, dtype
 
@@ -45,6 +45,11 @@ class RowKernel(Protocol):
     @property
     def is_network(self) -> bool:
         """Whether its bytes travel between devices."""
+        ...
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether its rows are those of all groups of an attention-data-parallel stack."""
         ...
 
     def work(self, rows: Quantity) -> Work:
@@ -74,6 +79,7 @@ class AffineKernel:
     fixed_bytes: float = 0.0
     """Weights, read once per launch."""
     is_network: bool = False
+    is_gathered: bool = False
 
     def work(self, rows: Quantity) -> Work:
         """Return FLOP and bytes of one launch over ``rows`` rows."""
@@ -82,7 +88,7 @@ class AffineKernel:
     def seconds(self, rows: Quantity) -> Quantity:
         """Return the time of one launch over ``rows`` rows."""
         flop, num_bytes = self.work(rows)
-        return kernel_seconds(flop, num_bytes, self.rate)
+        return product_seconds(rows, flop, num_bytes, self.rate)
 
     def bound(self, rows: float) -> Bound:
         """Return what rules that time."""
@@ -129,6 +135,13 @@ def gemm_compute_dtype(hardware: Hardware, form: DType) -> str:
     return form.compute_on(hardware.peak_flop_per_s.keys() & hardware.gemm.keys())
 
 
+def _gemm_fit(hardware: Hardware, form: DType, compute: str) -> KernelFit:
+    """Return the fit of the format itself, of formats unpacked first, or of what is multiplied."""
+    unpacks = form.bits_per_weight < 16.0 and (form.weight_only or compute != form.compute_dtype)
+    names = [form.name, "weight_only", compute] if unpacks else [compute]
+    return next(hardware.gemm[name] for name in names if name in hardware.gemm)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where kernels are asked for: a site of a stack on a device."""
@@ -166,7 +179,7 @@ class Place:
             weight_bytes=weights.bits(part) / 8.0,
             input_bytes=min(form.activation_bytes, output_bytes) if is_native else output_bytes,
             output_bytes=output_bytes,
-            rate=kernel_rate(hardware, hardware.gemm[compute], compute),
+            rate=kernel_rate(hardware, _gemm_fit(hardware, form, compute), compute),
         )
 
     def elementwise_kernel(
@@ -176,6 +189,7 @@ class Place:
         *,
         bytes_per_row: float = 0.0,
         fixed_bytes: float = 0.0,
+        is_gathered: bool = False,
     ) -> AffineKernel:
         """Return a kernel that only moves data.
 
@@ -189,6 +203,8 @@ class Place:
             Other traffic of a row (cache entries, embedding rows).
         fixed_bytes : float, bytes
             Weights, read once per launch.
+        is_gathered : bool
+            As of :class:`RowKernel`.
         """
         hardware = self.hardware
         compute = dtype(self.stack.activation_dtype).compute_on(hardware.peak_flop_per_s)
@@ -198,6 +214,7 @@ class Place:
             flop_per_row=0.0,
             bytes_per_row=values_per_row * self.activation_bytes + bytes_per_row,
             fixed_bytes=fixed_bytes,
+            is_gathered=is_gathered,
         )
 
     def attention_rate(self, kind: RowKind) -> KernelRate:

@@ -3,21 +3,36 @@
 Weights are read for the distinct experts a pass hits, ``E_r (1 - (1 - k/E_r)^T)`` in expectation
 over independent uniform routing. A verify pass of m+1 tokens reads more experts than a decode of
 one, so speculation pays less than in a dense model until a decode step hits nearly all experts
-by itself (Huang et al., "MoESD", arXiv 2505.19645). Every expert is divided among the ranks.
-Left out: imbalance and the correlation of the routes of neighbouring tokens (fewer distinct
-experts), expert parallelism.
+by itself (Huang et al., "MoESD", arXiv 2505.19645).
+
+Without expert parallelism every expert is divided among the ranks, which then work alike. With
+it (``ep``) a rank holds ``E_r / ep`` experts whole, or split over the ``moe_tp`` ranks that share
+them, and the step waits for the busiest one. Under uniform routing the routes that fall on a
+rank are hypergeometric for each token: mean ``k / ep``, variance
+``k / ep (1 - 1/ep) (E_r - k) / (E_r - 1)``; its distinct experts have the mean above over ``ep``
+and the variance of as many draws without replacement. The busiest of ``ep`` ranks is the
+expected largest of as many normal variables with a fixed sum (:func:`busiest_excess`).
+
+With attention data parallelism the experts see the tokens of all groups, gathered before and
+scattered after them (``simspec.cost.segment``); router and shared experts see their own group's.
+
+Left out: the correlation of the routes of neighbouring tokens (fewer distinct experts), experts
+that are popular with all texts (more imbalance), replicated experts (less).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 
 from simspec.cost.operators._base import AffineKernel, GemmFormat, Place, RowKernel
 from simspec.cost.operators._pairs import Work
-from simspec.cost.roofline import Bound, kernel_seconds, ruling_bound
+from simspec.cost.roofline import Bound, larger, product_seconds, ruling_bound, smaller
 from simspec.cost.work import Quantity
 from simspec.models.arch import Block, MoE
 
@@ -36,6 +51,20 @@ def distinct_experts(num_tokens: Quantity, num_experts: int, experts_per_token: 
     return hit if isinstance(hit, np.ndarray) else float(hit)
 
 
+@cache
+def busiest_excess(num_ranks: int) -> float:
+    """Return by how many standard deviations the busiest of some ranks exceeds the mean.
+
+    The expected largest of ``n`` normal variables (Blom, "Statistical estimates and transformed
+    beta-variables", 1958: ``Phi^-1((n - 3/8) / (n + 1/4))``) times ``sqrt(n / (n - 1))``, since
+    loads with a fixed sum are that much farther apart than independent ones.
+    """
+    if num_ranks == 1:
+        return 0.0
+    largest = NormalDist().inv_cdf((num_ranks - 0.375) / (num_ranks + 0.25))
+    return largest * math.sqrt(num_ranks / (num_ranks - 1))
+
+
 @dataclass(frozen=True, slots=True)
 class ExpertKernel:
     """One grouped ``[k x n]`` product over all experts that the rows are sent to."""
@@ -47,13 +76,15 @@ class ExpertKernel:
     num_experts: int
     experts_per_token: int
     has_bias: bool = False
+    ep: int = 1
+    """Ranks the experts are divided over; the work is that of the busiest."""
     is_network: bool = False
+    is_gathered: bool = True
 
     def work(self, rows: Quantity) -> Work:
         """Return FLOP and bytes of one launch over ``rows`` tokens."""
         k, n, form = self.in_features, self.out_features, self.form
-        routed = rows * self.experts_per_token
-        distinct = distinct_experts(rows, self.num_experts, self.experts_per_token)
+        routed, distinct = self._load(rows)
         weights = distinct * ((k + self.has_bias) * n * form.weight_bytes)
         return Work(
             routed * (2.0 * k * n),
@@ -63,12 +94,45 @@ class ExpertKernel:
     def seconds(self, rows: Quantity) -> Quantity:
         """Return the time of one launch over ``rows`` tokens."""
         flop, num_bytes = self.work(rows)
-        return kernel_seconds(flop, num_bytes, self.form.rate)
+        # Each expert is a product of its own, with its share of the rows.
+        routed, distinct = self._load(rows)
+        per_expert = routed / larger(distinct, 1.0)
+        return product_seconds(per_expert, flop, num_bytes, self.form.rate)
+
+    def _experts_read(self, routed: Quantity, distinct: Quantity) -> Quantity:
+        """Return how often the weights of an expert are read.
+
+        Once for each expert that is hit; by matrix-vector kernels, which take few rows each,
+        once for each route.
+        """
+        vector_rows = self.form.rate.vector_rows
+        if not vector_rows:
+            return distinct
+        is_few = np.asarray(routed) <= vector_rows * np.asarray(distinct)
+        read = np.where(is_few, routed, distinct)
+        return float(read) if read.ndim == 0 else read
 
     def bound(self, rows: float) -> Bound:
         """Return what rules that time."""
         flop, num_bytes = self.work(rows)
         return ruling_bound(float(flop), float(num_bytes), self.form.rate)
+
+    def _load(self, rows: Quantity) -> tuple[Quantity, Quantity]:
+        """Return the routes and the distinct experts of the busiest rank."""
+        experts, per_token, ep = self.num_experts, self.experts_per_token, self.ep
+        routed = rows * per_token
+        distinct = distinct_experts(rows, experts, per_token)
+        if ep == 1:
+            return routed, distinct
+        excess, local = busiest_excess(ep), experts / ep
+        spread = (1.0 - 1.0 / ep) / max(experts - 1.0, 1.0)
+        deviation = np.sqrt(routed / ep * (experts - per_token) * spread)
+        hit = distinct / experts
+        distinct_deviation = np.sqrt(local * hit * (1.0 - hit) * experts * spread)
+        return (
+            smaller(routed / ep + excess * deviation, rows * min(per_token, local)),
+            smaller(distinct / ep + excess * distinct_deviation, local),
+        )
 
 
 def kernels(place: Place) -> Sequence[RowKernel]:
@@ -80,20 +144,23 @@ def kernels(place: Place) -> Sequence[RowKernel]:
 
 
 def _routed(place: Place, block: Block, moe: MoE) -> list[RowKernel]:
-    d, k = block.hidden_size, moe.experts_per_token
-    width = moe.expert_intermediate_size / place.stack.tp
+    d, k, stack = block.hidden_size, moe.experts_per_token, place.stack
+    ep, num_experts = stack.ep, moe.num_experts
+    width = moe.expert_intermediate_size / stack.moe_tp
     columns = 2 if block.gated_ffn else 1
     form = place.gemm("experts")
     bias = block.mlp_bias
     return [
-        place.gemm("router").kernel("router", d, moe.num_experts, has_bias=moe.router_bias),
+        place.gemm("router").kernel("router", d, num_experts, has_bias=moe.router_bias),
         # Reads the router's scores, writes a weight and an index for each route.
-        place.elementwise_kernel("top_k", moe.num_experts + 2 * k),
-        ExpertKernel("experts_up", form, d, columns * width, moe.num_experts, k, bias),
-        place.elementwise_kernel("experts_activation", (columns + 1) * k * width),
-        ExpertKernel("experts_down", form, width, d, moe.num_experts, k, bias),
-        # Sums the k expert outputs of a token.
-        place.elementwise_kernel("combine", (k + 1) * d),
+        place.elementwise_kernel("top_k", num_experts + 2 * k),
+        ExpertKernel("experts_up", form, d, columns * width, num_experts, k, bias, ep),
+        place.elementwise_kernel(
+            "experts_activation", (columns + 1) * k * width / ep, is_gathered=True
+        ),
+        ExpertKernel("experts_down", form, width, d, num_experts, k, bias, ep),
+        # Sums the expert outputs of a token that this rank made.
+        place.elementwise_kernel("combine", (k / ep + 1) * d, is_gathered=True),
     ]
 
 
