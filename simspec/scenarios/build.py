@@ -11,6 +11,7 @@ from simspec.core.errors import ConfigError, DoesNotFit, SimspecError
 from simspec.core.resources import exists
 from simspec.core.units import format_bytes
 from simspec.core.yamlio import Document, dotted
+from simspec.cost.collectives._base import device_link
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Stack
 from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceProcess, Method
@@ -18,6 +19,8 @@ from simspec.hardware.load import load_engine, load_hardware
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.memory.capacity import MemoryBudget, memory_budget
 from simspec.models.arch import Architecture
+from simspec.models.counts import check_expert_parallel
+from simspec.models.dtypes import DTYPES, DType
 from simspec.models.dtypes import dtype as find_dtype
 from simspec.models.dtypes import kv_dtype as find_kv_dtype
 from simspec.models.hf_config import load_model
@@ -41,7 +44,9 @@ class Deployment:
     cost: CostModel
     budget: MemoryBudget
     limits: SchedulerLimits
+    """Of the whole deployment: those of one group of GPUs times the groups."""
     num_blocks: int
+    """KV blocks of the whole deployment, all groups of GPUs together."""
     block_size_tokens: int
 
     @property
@@ -51,8 +56,8 @@ class Deployment:
 
     @property
     def kv_capacity_tokens(self) -> int:
-        """Tokens the KV cache holds, per GPU."""
-        return self.num_blocks * self.block_size_tokens
+        """Tokens the KV cache of one group of GPUs holds: each its share of every token."""
+        return self.num_blocks // self.target.attention_dp * self.block_size_tokens
 
     def max_sequences(self, context_len: int) -> int:
         """Return how many sequences of ``context_len`` tokens can start a round together.
@@ -60,7 +65,8 @@ class Deployment:
         Each holds whole blocks for its context and the slots that a round reserves.
         """
         slots = context_len + self.method.footprint().reserved_slots
-        return self.num_blocks // -(-slots // self.block_size_tokens)
+        groups = self.target.attention_dp
+        return groups * (self.num_blocks // groups // -(-slots // self.block_size_tokens))
 
     @property
     def fits(self) -> bool:
@@ -193,6 +199,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         architecture = load_model(resolve_reference(config.model, base))
     with blame(place, "dtype"):
         weights = find_dtype(config.dtype)
+        _check_covers(architecture, weights)
     with blame(place, "kv_dtype"):
         find_kv_dtype(config.kv_dtype)
     target = Stack(
@@ -203,6 +210,8 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         weight_dtype=config.dtype,
         kv_dtype=config.kv_dtype,
         tp=config.tp,
+        ep=config.expert_parallel,
+        attention_dp=config.attention_data_parallel,
         # Layers pass on what unquantised weights are in; quantised ones are used in 16 bit.
         activation_dtype=weights.name if weights.bits_per_weight >= 16.0 else "bf16",
     )
@@ -210,6 +219,10 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         own = config.method.resolved(lambda reference: resolve_reference(reference, base))
         method = own.build(target)
     acceptance = _acceptance(config, method, place) if needs_acceptance else None
+    with blame(place):
+        check_expert_parallel(target, target.tp, ep=target.ep, attention_dp=target.attention_dp)
+        if target.attention_dp > 1:
+            device_link(hardware, target.tp, attention_dp=target.attention_dp)
     with blame(place, "tp"):
         cost = CostModel(stacks=method.stacks(), hardware=hardware, engine=engine)
     limits = _limits(config, engine)
@@ -238,10 +251,29 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         acceptance=acceptance,
         cost=cost,
         budget=budget,
-        limits=limits,
-        num_blocks=config.memory.num_kv_blocks or budget.num_blocks,
+        limits=replace(
+            limits,
+            max_num_seqs=limits.max_num_seqs * target.attention_dp,
+            max_num_batched_tokens=limits.max_num_batched_tokens * target.attention_dp,
+        ),
+        num_blocks=(config.memory.num_kv_blocks or budget.num_blocks) * target.attention_dp,
         block_size_tokens=engine.block_size_tokens,
     )
+
+
+def _check_covers(architecture: Architecture, weights: DType) -> None:
+    if weights.covers == "experts" and all(block.moe is None for block in architecture.blocks):
+        whole = next(
+            (other.name for other in DTYPES.values() if _is_whole(other, weights)), "another dtype"
+        )
+        raise ConfigError(
+            f"{weights.name!r} quantises experts and {architecture.name} has none; use {whole!r}"
+        )
+
+
+def _is_whole(other: DType, weights: DType) -> bool:
+    same = other.bits_per_weight == weights.bits_per_weight
+    return same and other.covers == "layers" and other.name.startswith(weights.name[:4])
 
 
 def _acceptance(

@@ -128,6 +128,8 @@ OTHER: dict[str, Any] = {
     "hardware": "l40s",
     "engine": "pytorch",
     "tp": 2,
+    "expert_parallel": 2,
+    "attention_data_parallel": 2,
     "dtype": "fp8",
     "kv_dtype": "fp8",
     "method": "autoregressive",
