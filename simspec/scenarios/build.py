@@ -279,7 +279,7 @@ def _is_whole(other: DType, weights: DType) -> bool:
 def _acceptance(
     config: DeploymentConfig, method: Method, place: Place | None
 ) -> AcceptanceProcess | None:
-    if method.max_draft == 0:
+    if method.max_draft == 0 and config.method.lossless:
         if config.acceptance is not None:
             with blame(place, "acceptance"):
                 raise ConfigError(

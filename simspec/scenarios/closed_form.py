@@ -205,6 +205,8 @@ def cautions(deployment: Deployment, batch_size: int, context_len: int) -> list[
     """
     said = []
     limits, architecture = deployment.limits, deployment.architecture
+    if not deployment.config.method.lossless:
+        said.append(f"the output of {deployment.method.name} is not the model's: see acceptance")
     if batch_size > limits.max_num_seqs:
         said.append(
             f"batch {batch_size:,} is above the {limits.max_num_seqs:,} sequences that engine "

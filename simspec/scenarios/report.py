@@ -84,7 +84,7 @@ def simulate_config(
     deployment = build(config, place)
     ours = simulate_scenario(config, deployment, place, check=check)
     plain, deployments = None, [deployment]
-    if not deployment.method.max_draft:
+    if deployment.method.name == "autoregressive":
         plain = ours
     elif baseline:
         plain_config, plain_deployment = baseline_of(config, place)

@@ -36,6 +36,11 @@ def _name(config: object) -> str:
 
 
 each_method = pytest.mark.parametrize("config", METHOD_EXAMPLES, ids=_name)
+each_lossless_method = pytest.mark.parametrize(
+    "config",
+    [config for config in METHOD_EXAMPLES if isinstance(config, MethodConfig) and config.lossless],
+    ids=_name,
+)
 each_acceptance = pytest.mark.parametrize("config", ACCEPTANCE_EXAMPLES, ids=_name)
 
 
@@ -79,7 +84,7 @@ def test_no_more_is_accepted_than_drafted(config: PluginConfig) -> None:
         assert outcomes.drafted.shape == outcomes.accepted.shape == (200,)
 
 
-@each_method
+@each_lossless_method
 def test_nothing_drafted_is_plain_decoding(config: PluginConfig) -> None:
     """With m = 0 everywhere the passes are those of the autoregressive method.
 
@@ -153,7 +158,7 @@ def test_a_prompt_chunk_passes_every_target_layer_once(
     assert logit_rows == PREFILL.logit_rows
 
 
-@each_method
+@each_lossless_method
 @pytest.mark.parametrize("batch_size", [1, 5])
 def test_verified_tokens_see_every_target_layer(config: PluginConfig, batch_size: int) -> None:
     """Each layer of the target sees the m + 1 tokens of a round at least once, in the mean too."""
