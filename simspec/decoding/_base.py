@@ -60,6 +60,10 @@ class AcceptanceProcess(Protocol):
 class AcceptanceConfig(PluginConfig):
     """Base of every acceptance model's ``Config``."""
 
+    def resolved(self, resolve: Callable[[str], str]) -> Self:
+        """Return the model with the files it names passed through ``resolve``."""
+        return self
+
     def at(self, exit_layer: int | None) -> AcceptanceProcess:
         """Return the process for drafts made at ``exit_layer`` (None: the method has none)."""
         raise TypeError(f"{type(self).__module__}.Config must define at()")

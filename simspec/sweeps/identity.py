@@ -42,6 +42,8 @@ def point_key(config: ScenarioConfig, deployment: Deployment, file_digests: Sequ
         repr(deployment.architecture),
         # A draft model is a file too.
         repr((dict(deployment.method.stacks()), deployment.method.footprint())),
+        # So is a trace to replay: its sentence holds a digest of its numbers.
+        deployment.acceptance.describe() if deployment.acceptance is not None else "",
         *file_digests,
     ]
     return hashlib.blake2b("\x1e".join(parts).encode(), digest_size=12).hexdigest()
