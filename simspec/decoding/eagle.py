@@ -19,9 +19,9 @@ drafts a tree of N nodes in D levels and costs
 * EAGLE-2's tree is built anew in each round: the k most probable nodes of a level get k children
   each, the N most probable nodes of all are verified. ``tree_ranks`` gives the hit rates and so the
   mean tree; without ranks an acceptance is the rate at which the text is in the tree.
-* ``top_k: 1`` is a chain of ``num_speculative_tokens``: what vLLM runs, version 1, 2 or 3.
-* Version 1 alone, without numbers, is the published static tree of 25 nodes; its levels read the
-  nodes that have children.
+* Version 1 drafts the published static tree of 25 nodes, whose levels read the nodes that have
+  children, or with ``num_speculative_tokens`` a chain, which is what vLLM runs. ``top_k: 1`` is a
+  chain of the versions 2 and 3.
 * The projections are whole on every rank and each level is one layer with its all-reduces and its
   gather of logits, so drafting shrinks less with tensor parallelism than the target does.
 
@@ -137,6 +137,13 @@ class Config(MethodConfig):
         given = [field for field in shape if getattr(self, field) is not None]
         if self.tree is not None and given:
             raise ValueError(f"tree is the whole shape, so {given[0]} has no effect; remove one")
+        if self.version == 1 and (dynamic := [f for f in given if f != "num_speculative_tokens"]):
+            raise ValueError(
+                f"{dynamic[0]} needs version 2 or 3; version 1 drafts its static tree, or a chain "
+                "of num_speculative_tokens"
+            )
+        if self.version == 2 and self.tree is not None:
+            raise ValueError("version 2 builds its tree in each round; tree needs version 1 or 3")
         if self.version != 3 and self.draft_vocab_size is not None:
             raise ValueError(
                 "draft_vocab_size needs version 3; heads of version 1 and 2 use the target's"
@@ -151,9 +158,8 @@ class Config(MethodConfig):
 
     def acceptance_sentence(self, acceptance: AcceptanceProcess) -> str:
         """Return what the acceptance is to a tree; a chain reads it as it is."""
-        if self.version == 1 and self.num_speculative_tokens is not None and self.top_k is None:
-            return acceptance.describe()
-        return acceptance.describe() if self.top_k == 1 else read_by_a_tree(acceptance)
+        is_chain = self.top_k == 1 or (self.version == 1 and self.num_speculative_tokens)
+        return acceptance.describe() if is_chain else read_by_a_tree(acceptance)
 
     def resolved(self, resolve: Callable[[str], str]) -> Self:
         """Return the same method with the head's file looked up beside the scenario."""
@@ -198,7 +204,7 @@ class Config(MethodConfig):
             static = parse_tree(STATIC_TREE if self.tree is None else self.tree)
             return static, static.depth, 0, static.num_nodes
         if top_k is None:
-            top_k = 1 if self.version == 1 and self.num_nodes is None else DYNAMIC_TOP_K
+            top_k = 1 if self.version == 1 else DYNAMIC_TOP_K
         depth = depth or DYNAMIC_DEPTH
         most = top_k + (depth - 1) * top_k**2 if top_k > 1 else depth
         num_nodes = self.num_nodes or min(DYNAMIC_NODES, most)

@@ -221,7 +221,10 @@ def test_a_head_keeps_16_bit_and_its_projection_on_every_rank() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"tree": [[0]], "top_k": 2}, "top_k has no effect"),
+        ({"version": 3, "tree": [[0]], "top_k": 2}, "top_k has no effect"),
+        ({"version": 1, "top_k": 1}, "top_k needs version 2 or 3"),
+        ({"version": 1, "num_nodes": 9}, "num_nodes needs version 2 or 3"),
+        ({"tree": [[0]]}, "tree needs version 1 or 3"),
         ({"draft_vocab_size": 100}, "needs version 3"),
         ({"draft_model": "x.json"}, "needs version 3"),
         ({"version": 3, "draft_model": "x.json", "num_kv_heads": 2}, "num_kv_heads already"),

@@ -97,6 +97,12 @@ PARTS = {
         "source",
     )
 }
+RANKS = {
+    "name": "tree_ranks",
+    "hit_rates": [[0.6, 0.7, 0.75], [0.4, 0.5, 0.55]],
+    "persistence": 0.2,
+    "source": "made up",
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": BASE,
     "alpha": changed(acceptance={**{k: BETA[k] for k in BETA if k != "rates"}, "alpha": 0.5}),
@@ -122,6 +128,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
         num_requests=None,
     ),
     "plain": changed(method={"name": "autoregressive"}, acceptance=None),
+    "eagle": changed(
+        method={
+            "name": "eagle",
+            "num_speculative_tokens": 3,
+            "top_k": 3,
+            "num_nodes": 8,
+            "intermediate_size": 2048,
+            "num_kv_heads": 4,
+        },
+        acceptance=RANKS,
+    ),
+    "eagle_3": changed(
+        method={"name": "eagle", "version": 3, "top_k": 1, "draft_vocab_size": 32000},
+        acceptance=RANKS,
+    ),
+    "medusa": changed(
+        method={
+            "name": "medusa",
+            "num_nodes": 3,
+            "num_heads": 2,
+            "head_accuracies": [[0.5, 0.6], [0.3, 0.4]],
+        },
+        acceptance=RANKS,
+    ),
+    "mtp": changed(method={"name": "mtp", "num_speculative_tokens": 3}, acceptance=RANKS),
+    "unverified_exit": changed(method={"name": "unverified_exit", "exit_layer": 2}),
 }  # fmt: skip
 OTHER: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -136,6 +168,19 @@ OTHER: dict[str, Any] = {
     "method.exit_layer": 4,
     "method.num_speculative_tokens": 5,
     "method.confidence_threshold": 0.9,
+    "method.version": 1,
+    "method.top_k": 2,
+    "method.num_nodes": 4,
+    "method.tree": [[0], [1]],
+    "method.draft_model": "llama-3.1-8b",
+    "method.draft_vocab_size": 1000,
+    "method.intermediate_size": 4096,
+    "method.num_kv_heads": 2,
+    "method.draft_dtype": "fp8",
+    "method.draft_tp": 2,
+    "method.num_heads": 3,
+    "method.head_accuracies": [[0.9, 0.91], [0.8, 0.9]],
+    "method.num_modules": 2,
     "acceptance": 0.3,
     "acceptance.alpha": 0.9,
     "acceptance.rates": [0.9, 0.8],
@@ -143,6 +188,8 @@ OTHER: dict[str, Any] = {
     "acceptance.slope": 3.0,
     "acceptance.curve": "independent",
     "acceptance.autocorrelation": 0.9,
+    "acceptance.hit_rates": [[0.8, 0.9, 0.95]],
+    "acceptance.persistence": 0.9,
     "acceptance.confidence.a": 9.0,
     "acceptance.confidence.b": 9.0,
     "acceptance.off_track_confidence.a": 9.0,
