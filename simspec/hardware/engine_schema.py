@@ -22,6 +22,8 @@ class HostGroup(SourcedGroup):
     """For each sequence in the step."""
     per_draft_step_us: HostMicroseconds
     """For each sequential draft pass of a round."""
+    per_round_us: HostMicroseconds = 0.0
+    """Once per step that verifies drafts: rejection sampling, bookkeeping of what was accepted."""
     per_lookup_us: HostMicroseconds = 0.0
     """For each text searched for an earlier occurrence of its last tokens (prompt lookup)."""
     per_launch_us: HostMicroseconds
@@ -70,6 +72,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         host_time_per_step_s=from_us(host.per_step_us),
         host_time_per_sequence_s=from_us(host.per_sequence_us),
         host_time_per_draft_step_s=from_us(host.per_draft_step_us),
+        host_time_per_round_s=from_us(host.per_round_us),
         host_time_per_lookup_s=from_us(host.per_lookup_us),
         launch_time_s=from_us(host.per_launch_us),
         graph_capture=host.graph_capture,
@@ -93,6 +96,7 @@ def describe_engine(
         "host.per_step_us": us(engine.host_time_per_step_s),
         "host.per_sequence_us": us(engine.host_time_per_sequence_s),
         "host.per_draft_step_us": us(engine.host_time_per_draft_step_s),
+        "host.per_round_us": us(engine.host_time_per_round_s),
         "host.per_lookup_us": us(engine.host_time_per_lookup_s),
         "host.per_launch_us": us(engine.launch_time_s),
         "host.graph_capture": engine.graph_capture,

@@ -28,7 +28,9 @@ class KernelFit:
     vector_rows: int = 0
     """Most rows that matrix-vector kernels serve; 0: one kernel for any number of rows."""
     vector_flop_efficiency: float = 1.0
-    """Share of the peak those reach; their arithmetic and their reads do not overlap."""
+    """Share of the peak those reach while they unpack every weight again for each row."""
+    vector_sharpness: float = 1.0
+    """Exponent of their smooth maximum; 1: unpacking and reading do not overlap."""
     tile_rows: int = 1
     """Rows that the matrix kernel computes at once: fewer cost as many."""
 
@@ -175,6 +177,8 @@ class EngineProfile:
     max_num_batched_tokens: int
     chunked_prefill: bool
     sources: Mapping[str, str]
+    host_time_per_round_s: float = 0.0
+    """Once per step that verifies drafts: rejection sampling and bookkeeping."""
     host_time_per_lookup_s: float = 0.0
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
     kernels: str = ""

@@ -62,10 +62,12 @@ def _kv_cache(deployments: Collection[Deployment]) -> str:
 
 
 def _engine(engine: EngineProfile) -> str:
+    of_round = ms(engine.host_time_per_round_s)
+    per_round = f"{of_round:.3g} ms per verification, " if of_round else ""
     return (
         f"Engine {engine.name}: {ms(engine.host_time_per_step_s):.3g} ms host time per step, "
         f"{us(engine.host_time_per_sequence_s):.3g} µs per sequence, "
-        f"{ms(engine.host_time_per_draft_step_s):.3g} ms per draft step, "
+        f"{ms(engine.host_time_per_draft_step_s):.3g} ms per draft step, {per_round}"
         f"{'captured graphs' if engine.graph_capture else 'eager launches'}."
     )
 
