@@ -78,7 +78,7 @@ def format_value(value: object) -> str:
             return "–"
         if value == 0 or 1e-3 <= abs(value) < 1e4:
             return f"{value:.4g}"
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.3e}"
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.3e}"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, Mapping):

@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from simspec.validation._base import Comparison, LeftOut
 from simspec.validation._summary import Errors, Key
 from simspec.validation.api import COLUMNS_OF_A_GROUP, JudgedTable, ValidationResult
+
+_ENCODER = json.JSONEncoder(allow_nan=False)
+_BATCH = 2000
+"""Rows written at once."""
 
 
 def comparison_dict(table: JudgedTable, row: Comparison) -> dict[str, object]:
@@ -88,6 +93,12 @@ def document(result: ValidationResult, **facts: object) -> Iterator[str]:
     **facts : plain data
         Further keys, for example ``check``.
     """
+    pieces = _pieces(result, facts)
+    while batch := list(islice(pieces, _BATCH)):
+        yield "".join(batch)
+
+
+def _pieces(result: ValidationResult, facts: Mapping[str, object]) -> Iterator[str]:
     yield '{\n"rows": ['
     yield from _listed(comparison_dict(*pair) for pair in result.rows())
     yield '],\n"left_out": ['
@@ -110,7 +121,10 @@ def _listed(rows: Iterable[dict[str, object]]) -> Iterator[str]:
 
 def _json(value: object) -> str:
     # Pure ASCII: a subject may hold what the terminal or the file system's encoding cannot.
-    return json.dumps(_finite(value), allow_nan=False)
+    try:
+        return _ENCODER.encode(value)
+    except (ValueError, TypeError):
+        return _ENCODER.encode(_finite(value))
 
 
 def _finite(value: Any) -> Any:

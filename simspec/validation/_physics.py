@@ -29,7 +29,9 @@ def not_positive(name: str, value: float) -> str | None:
     """
     if math.isfinite(value) and value > 0.0:
         return None
-    return f"{name} is {value:g}: nothing measured is {'zero' if value == 0 else f'{value:g}'}"
+    if math.isnan(value):
+        return f"{name} is missing"
+    return f"{name} is {value:g}, which no measurement can be"
 
 
 def below_weight_floor(

@@ -63,36 +63,44 @@ def kinds() -> str:
     return "; ".join(said)
 
 
-def read_table(path: Path) -> tuple[str, TableReader, MeasurementTable]:
-    """Return the kind of a table, its reader and its rows.
+def recognise(path: Path) -> tuple[str, TableReader]:
+    """Return the kind of a table and its reader, from its columns.
 
     Raises
     ------
     ConfigError, TraceError
-        The file cannot be read, no reader knows it, or a cell is not what its column holds.
+        The file cannot be read, or no reader knows its columns.
     """
-    is_parquet = path.name.endswith(".parquet")
-    header = _parquet_columns(path) if is_parquet else _header(path)
-    found = reader_for(frozenset(header))
+    columns = frozenset(_parquet_columns(path) if _is_parquet(path) else _header(path))
+    found = reader_for(columns)
     if found is None:
-        raise ConfigError(f"{path}: {unrecognised(frozenset(header))}")
-    name, reader = found
+        raise ConfigError(f"{path}: {unrecognised(columns)}")
+    return found
+
+
+def read_rows(path: Path, reader: TableReader) -> MeasurementTable:
+    """Return the rows of a table, with the types that its reader names.
+
+    Raises
+    ------
+    ConfigError, TraceError
+        The file cannot be read to its end, or a cell is not what its column holds.
+    """
     numbers = frozenset(getattr(reader, "NUMBERS", frozenset()))
     text = reader.COLUMNS - numbers if numbers else frozenset()
-    if is_parquet:
-        frame = _parquet(path)
-        lines: Sequence[int] | None = None
-    else:
-        frame, lines = _csv(path)
-    for column in header:
-        where = _Where(path, lines, is_parquet)
+    frame, lines = (_parquet(path), None) if _is_parquet(path) else _csv(path)
+    for column in frame.columns:
         if column in numbers:
-            frame[column] = _numbers(frame[column], column, where)
+            frame[column] = _numbers(frame[column], column, path, lines)
         elif column not in text:
             frame[column] = _inferred(frame[column])
-        elif is_parquet:
+        else:
             frame[column] = frame[column].astype(object)
-    return name, reader, MeasurementTable(path=path, frame=frame, lines=lines)
+    return MeasurementTable(path=path, frame=frame, lines=lines)
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.name.endswith(".parquet")
 
 
 def unrecognised(columns: frozenset[str]) -> str:
@@ -117,18 +125,6 @@ def _beside(path: Path) -> str:
     folder = path.parent
     names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
     return nearest(path.name, names) if 0 < len(names) <= 20 else "check the spelling"
-
-
-class _Where:
-    """Says which line of which file a row stands in."""
-
-    def __init__(self, path: Path, lines: Sequence[int] | None, is_parquet: bool) -> None:
-        self.path, self.lines, self.is_parquet = path, lines, is_parquet
-
-    def __call__(self, index: int) -> str:
-        if self.lines is not None:
-            return f"{self.path}:{self.lines[index]}"
-        return f"{self.path}: row {index + 1}"
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -238,7 +234,7 @@ def _first(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def _numbers(values: pd.Series, column: str, where: _Where) -> pd.Series:
+def _numbers(values: pd.Series, column: str, path: Path, lines: Sequence[int] | None) -> pd.Series:
     """Return a column of numbers as floats, NaN where a cell is empty."""
     import pandas as pd
 
@@ -246,10 +242,11 @@ def _numbers(values: pd.Series, column: str, where: _Where) -> pd.Series:
     wrong = np.flatnonzero(~np.isfinite(numbers.to_numpy()) & values.notna().to_numpy())
     if wrong.size:
         index = int(wrong[0])
+        where = f"{path}: row {index + 1}" if lines is None else f"{path}:{lines[index]}"
         cell = str(values.iloc[index])
         shown = cell if len(cell) <= 40 else cell[:37] + "..."
         raise ConfigError(
-            f"{where(index)}: {column}: {shown!r} is not a finite number; "
+            f"{where}: {column}: {shown!r} is not a finite number; "
             "write a number, or nothing where it is not known"
         )
     return numbers

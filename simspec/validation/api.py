@@ -19,12 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from simspec.core.errors import ConfigError, nearest
+from simspec.core.errors import ConfigError, TraceError, nearest
 from simspec.core.provenance import manifest, sha256_of
 from simspec.core.resources import shown_name
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, TableReader
 from simspec.validation._physics import not_positive
-from simspec.validation._read import read_table, table_files
+from simspec.validation._read import read_rows, recognise, table_files
 from simspec.validation._summary import Collector, Errors, Key, causes
 
 Progress = Callable[[str, int, int], None]
@@ -44,17 +44,14 @@ class JudgedTable:
     """One file, judged."""
 
     path: Path
+    file: str
+    """What results call it."""
     kind: str
     """Name of its reader."""
     num_rows: int
     comparisons: Sequence[Comparison]
     left_out: Sequence[LeftOut]
     sha256: str
-
-    @property
-    def file(self) -> str:
-        """What results call the file."""
-        return shown_name(self.path)
 
 
 @dataclass(frozen=True)
@@ -157,14 +154,14 @@ def validate(
     tables, skipped = [], []
     for path, is_named in files:
         try:
-            kind, reader, table = read_table(path)
-        except ConfigError as error:
+            kind, reader = recognise(path)
+        except (ConfigError, TraceError) as error:
             # A folder may hold other things beside measurements.
             if is_named or is_built_in:
                 raise
             skipped.append((shown_name(path), str(error).removeprefix(f"{path}: ")))
             continue
-        tables.append(_judged(path, kind, reader, table, progress))
+        tables.append(_judged(path, kind, reader, read_rows(path, reader), progress))
     if not tables:
         raise ConfigError(
             f"{given[0]}: holds no table of measurements; {skipped[0][0]}: {skipped[0][1]}"
@@ -195,7 +192,7 @@ def _judged(
             progress(name, min(row.line - first, total), total)
     if progress is not None:
         progress(name, total, total)
-    return JudgedTable(path, kind, total, comparisons, left_out, sha256_of(path))
+    return JudgedTable(path, name, kind, total, comparisons, left_out, sha256_of(path))
 
 
 def _no_comparison(row: Comparison) -> LeftOut | None:

@@ -19,6 +19,9 @@ _EXAMPLES = 3
 """Rows shown for each cause of leaving out; --json and --output have all of them."""
 
 
+_BEYOND_READING = 1e15
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
     app.command("validate")(validate)
@@ -106,8 +109,8 @@ def _print(
         for row in groups
     ]
     print_rows(
-        f"{result.num_compared:,} figures compared, {result.num_left_out:,} rows left out; errors "
-        f"in per cent of the measured figure{f' ({said})' if said else ''}",
+        f"figures compared: {result.num_compared:,}, rows left out: {result.num_left_out:,}; "
+        f"errors in per cent of the measured figure{f' ({said})' if said else ''}",
         rows,
         caption="median, mean, p90 of |predicted / measured - 1|; bias: mean with its sign; in 95 "
         "%: share of rows inside their prediction interval",
@@ -140,6 +143,8 @@ def _part(name: str, value: float) -> str:
     """Return one part of a prediction with its unit: ``"memory 3.62 µs"``."""
     from simspec.core.units import format_bytes, format_seconds
 
+    if abs(value) >= _BEYOND_READING:
+        return f"{name} {format_value(value)}"
     if name.endswith("_bytes"):
         return f"{name.removesuffix('_bytes')} {format_bytes(value)}"
     if name.endswith("_s"):

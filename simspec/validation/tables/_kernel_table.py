@@ -35,11 +35,15 @@ class KernelTable:
         As the reader got it.
     hardware, config : Hardware, HardwareConfig
         The device's profile, in SI units and with the evidence behind each fit.
+    engine : str
+        Whose kernels they are.
     """
 
-    def __init__(self, frame: pd.DataFrame, hardware: Hardware, config: HardwareConfig) -> None:
+    def __init__(
+        self, frame: pd.DataFrame, hardware: Hardware, config: HardwareConfig, engine: str
+    ) -> None:
         size = len(frame)
-        self.frame, self.hardware, self.config = frame, hardware, config
+        self.frame, self.hardware, self.config, self.engine = frame, hardware, config, engine
         self.measured_s = from_ms(self.number("latency_ms"))
         self.predicted_s = np.full(size, np.nan)
         self.parts = {name: np.zeros(size) for name in PARTS}
@@ -60,8 +64,8 @@ class KernelTable:
         return self.frame[name].to_numpy(dtype=np.float64)
 
     def text(self, name: str) -> npt.NDArray[np.object_]:
-        """Return a column as text."""
-        return self.frame[name].astype(str).to_numpy(dtype=object)
+        """Return a column as text; an empty cell is empty text."""
+        return self.frame[name].astype(object).fillna("").astype(str).to_numpy(dtype=object)
 
     def everywhere(self) -> Mask:
         """Return a mask of all rows."""
@@ -119,8 +123,8 @@ class KernelTable:
         ``fitted_on``.
         """
         said = (self.config.kernels.fitted_on or "").lower()
-        engine = str(self.frame["engine"].iloc[0]).lower()
-        if "aiconfigurator" not in said or engine not in said or not chosen.any():
+        engine = self.engine.lower()
+        if "aiconfigurator" not in said or not engine or engine not in said or not chosen.any():
             return
         values = np.stack([self.number(name)[chosen] for name in columns], axis=1)
         shapes, index = np.unique(values, axis=0, return_inverse=True)

@@ -12,7 +12,7 @@ from simspec.core.errors import SimspecError
 from simspec.cost.collectives._base import CollectiveKind, collective
 from simspec.cost.operators._base import GemmFormat, Place
 from simspec.cost.operators._pairs import windowed
-from simspec.cost.roofline import kernel_seconds
+from simspec.cost.roofline import kernel_seconds, product_seconds
 from simspec.cost.work import RowKind, Rows, Stack
 from simspec.hardware.profile import Hardware
 from simspec.models.dtypes import bytes_per_value, dtype
@@ -33,7 +33,7 @@ def predict_gemm(table: KernelTable, chosen: Mask, weight_dtype: str) -> None:
     form = gemm_format(table.hardware, weight_dtype)
     flop = 2.0 * m * k * n
     num_bytes = k * n * form.weight_bytes + m * (k * form.input_bytes + n * form.output_bytes)
-    seconds = np.asarray(kernel_seconds(flop, num_bytes, form.rate))
+    seconds = np.asarray(product_seconds(m, flop, num_bytes, form.rate))
     table.predict(chosen, seconds, (flop, num_bytes), form.rate)
     table.audit(
         chosen,

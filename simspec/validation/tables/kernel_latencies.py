@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from simspec.calibration import kernel_tables as fits
@@ -70,33 +71,53 @@ _EAGER = "timed outside a captured graph, with the launch in it"
 def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
     """Yield every kernel, compared with the profile of its device."""
     frame = table.frame
-    name = _device(table)
+    lines = np.array([table.line(index) for index in range(len(frame))])
+    devices = [Path(table.path).resolve().parent.name] * len(frame)
+    if "hardware" in frame:
+        devices = _text(frame, "hardware")
+    parts: dict[tuple[str, str], list[int]] = {}
+    for index, key in enumerate(zip(devices, _text(frame, "engine"), strict=True)):
+        parts.setdefault(key, []).append(index)
+    found: dict[int, Comparison | LeftOut] = {}
+    for (device, engine), rows in parts.items():
+        judged = _of_device(frame.iloc[rows], lines[rows], device, engine)
+        if len(parts) == 1:
+            yield from judged
+        else:
+            found.update(zip(rows, judged, strict=True))
+    for index in sorted(found):
+        yield found[index]
+
+
+def _text(frame: pd.DataFrame, name: str) -> list[str]:
+    return [str(value) for value in frame[name].astype(object).fillna("")]
+
+
+def _of_device(
+    frame: pd.DataFrame, lines: npt.NDArray[np.int64], device: str, engine: str
+) -> Iterator[Comparison | LeftOut]:
+    """Yield the rows of one device and engine, in order."""
     kind = _kind(frame)
     reason = "its columns are those of no known kernel" if kind is None else None
-    found = [n for n in hardware_names() if n == name] or [
-        # The table may leave out what there is only one of: a100_sxm for a100_sxm_80gb.
-        n
-        for n in hardware_names()
-        if n.startswith(f"{name}_")
+    found = [name for name in hardware_names() if name == device] or [
+        # A table may leave out what there is only one of: a100_sxm for a100_sxm_80gb.
+        name
+        for name in hardware_names()
+        if name.startswith(f"{device}_")
     ]
     if len(found) != 1:
-        reason = unknown("hardware profile", name, hardware_names())
+        reason = unknown("hardware profile", device, hardware_names())
     if reason is not None or kind is None:
-        subject = {"hardware": name, "engine": str(frame["engine"].iloc[0])}
-        for index in range(len(frame)):
-            yield LeftOut(table.line(index), "unsupported", str(reason), subject)
+        subject = {"hardware": device, "engine": engine}
+        for line in lines.tolist():
+            yield LeftOut(line, "unsupported", str(reason), subject)
         return
-    judged = KernelTable(frame, load_hardware(found[0]), load_hardware_config(found[0]))
+    hardware = load_hardware(found[0]).with_kernels(engine)
+    judged = KernelTable(frame, hardware, load_hardware_config(found[0]), engine)
     usable = _usable(judged, kind)
     with np.errstate(all="ignore"):
         _JUDGES[kind](judged, usable)
-    yield from _rows(table, judged)
-
-
-def _device(table: MeasurementTable) -> str:
-    if "hardware" in table.frame:
-        return str(table.frame["hardware"].iloc[0])
-    return Path(table.path).resolve().parent.name
+    yield from _rows(judged, lines)
 
 
 def _kind(frame: pd.DataFrame) -> str | None:
@@ -121,7 +142,6 @@ def _usable(table: KernelTable, kind: str) -> Mask:
 
 def _judge_gemm(table: KernelTable, usable: Mask) -> None:
     written = table.text("gemm_dtype")
-    is_vllm = table.text("engine") == "vllm"
     n, k = table.number("n"), table.number("k")
     table.is_outside = np.minimum(n, k) < fits.MIN_SIDE
     cached = (
@@ -136,8 +156,8 @@ def _judge_gemm(table: KernelTable, usable: Mask) -> None:
             reason = unknown("weight format", name, tuple(_WEIGHTS))
             table.leave_out(chosen, "unsupported", reason)
             continue
-        if name == "fp8_block":
-            table.leave_out(chosen & is_vllm, "suspect", _HOST_IN_IT)
+        if name == "fp8_block" and table.engine == "vllm":
+            table.leave_out(chosen, "suspect", _HOST_IN_IT)
         weights = k * n * times.gemm_format(table.hardware, dtype).weight_bytes
         is_cached = fits.GEMM_WEIGHT_COPIES * weights <= table.cache_bytes
         table.leave_out(chosen & is_cached, "suspect", cached)
@@ -204,8 +224,8 @@ def _judge_collective(table: KernelTable, usable: Mask) -> None:
     width = np.array([_ELEMENT_BYTES.get(name, np.nan) for name in dtypes])
     table.leave_out(~np.isfinite(width), "unsupported", "no width of its data type")
     if "backend" in frame:
-        eager = ~frame["backend"].astype(str).str.endswith("_graph").to_numpy(dtype=np.bool_)
-        table.leave_out(eager, "suspect", _EAGER)
+        captured = np.array([str(name).endswith("_graph") for name in table.text("backend")])
+        table.leave_out(~captured, "suspect", _EAGER)
     ranks = table.number("num_gpus")
     message_bytes = table.number("message_elements") * width
     for name in sorted(set(what)):
@@ -228,9 +248,8 @@ def _judge_collective(table: KernelTable, usable: Mask) -> None:
 _JUDGES = {"gemm": _judge_gemm, "attention": _judge_attention, "collective": _judge_collective}
 
 
-def _rows(table: MeasurementTable, judged: KernelTable) -> Iterator[Comparison | LeftOut]:
-    frame, device = judged.frame, judged.hardware.name
-    engine = str(frame["engine"].iloc[0])
+def _rows(judged: KernelTable, lines: npt.NDArray[np.int64]) -> Iterator[Comparison | LeftOut]:
+    frame, device, engine = judged.frame, judged.hardware.name, judged.engine
     subjects: dict[str, list[Any]] = {"hardware": [device] * len(frame)}
     for name in frame.columns:
         if name in NUMBERS and name != "latency_ms":
@@ -242,14 +261,14 @@ def _rows(table: MeasurementTable, judged: KernelTable) -> Iterator[Comparison |
     predicted = ms(judged.predicted_s).tolist()
     outside, fitted = judged.is_outside.tolist(), judged.is_fitted.tolist()
     groups: dict[tuple[str, bool], tuple[str, str]] = {}
-    for index, label in enumerate(judged.labels):
+    for index, (label, line) in enumerate(zip(judged.labels, lines.tolist(), strict=True)):
         key = (label, outside[index])
         if key not in groups:
             end = ", outside" if outside[index] else ""
             what = label.removeprefix(f"{engine}_")
             groups[key] = (f"{device} / {engine} / {what}{end}", label.split()[0] + end)
         group, family = groups[key]
-        line, subject = table.line(index), Row(subjects, index)
+        subject = Row(subjects, index)
         if index in judged.reasons:
             cause, reason = judged.reasons[index]
             yield LeftOut(line, cause, reason, subject, group)
