@@ -127,7 +127,10 @@ def record(result: ValidationResult, path: Path) -> Path:
     kept = [entry for entry in document["tables"] if entry["file"] not in names]
     lines = ["# Recorded by: simspec validate [FILE...] --write-thresholds", "tables:"]
     for entry in sorted([*kept, *map(_entry, result.tables)], key=lambda entry: entry["file"]):
-        lines += [f"- file: {json.dumps(entry['file'])}", f"  sha256: {entry['sha256']}"]
+        lines += [
+            f"- file: {json.dumps(entry['file'])}",
+            f"  sha256: {json.dumps(entry['sha256'])}",
+        ]
         lines.append("  groups:" if entry["groups"] else "  groups: {}")
         for name, numbers in sorted(entry["groups"].items()):
             inside = ", ".join(f"{key}: {value:g}" for key, value in numbers.items())
