@@ -32,3 +32,33 @@ def kernels(
     fits = fit_device(tables_of(tables, profile), engine, profile=profile)
     typer.echo(fits.yaml(), nl=False)
     note("each held_out_error is from shapes the fit did not see; add a source to every group")
+
+
+@calibrate_app.command()
+def acceptance(
+    traces: list[Path] = typer.Argument(help="Traces of accepted lengths or rounds, JSON Lines."),
+    drafter: str | None = typer.Option(None, help="Which drafter of a file that has several."),
+    model: str | None = typer.Option(
+        None, help="constant, two_state or lookup; default: the better of the last two."
+    ),
+    hit_probability: float | None = typer.Option(
+        None, min=0.0, max=1.0, help="Of lookup: share of searches that find something."
+    ),
+) -> None:
+    """Fit an acceptance model to captured traces; print the YAML that --acceptance takes.
+
+    Example: simspec calibrate acceptance gsm8k.jsonl.gz --drafter eagle
+    """
+    from simspec.calibration.acceptance import fit_acceptance
+    from simspec.traces.accepted import read_accepted
+
+    texts = [text for path in traces for text in read_accepted(path, drafter)]
+    fit = fit_acceptance(texts, model, hit_probability=hit_probability)
+    names = ", ".join(path.name for path in traces)
+    typer.echo(fit.yaml(f"{names}, drafter {drafter}" if drafter else names), nl=False)
+    columns = zip(fit.measured, fit.predicted, fit.held_out.T, strict=True)
+    for drafts, (measured, predicted, errors) in enumerate(columns, start=1):
+        note(
+            f"K = {drafts:2d}: {measured:.3f} tokens per round, fitted {predicted:.3f}, "
+            f"held-out errors {errors[0]:+.1%} and {errors[1]:+.1%}"
+        )
