@@ -29,6 +29,9 @@ from simspec.serving.plan import SchedulerLimits
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS, check_round_fits
 
+_FILES = frozenset({".yaml", ".yml", ".json", ".jsonl", ".gz"})
+"""Endings that only files have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
@@ -159,7 +162,7 @@ def resolve_reference(reference: str, base: Path | None) -> str:
     """Return a file named beside the scenario as its path, anything else unchanged."""
     if base is not None and not Path(reference).is_absolute():
         candidate = base / reference
-        looks_like_path = "/" in reference or candidate.suffix in {".yaml", ".yml", ".json"}
+        looks_like_path = "/" in reference or candidate.suffix in _FILES
         if looks_like_path and exists(candidate):
             return str(candidate)
     return reference
@@ -294,7 +297,10 @@ def _acceptance(
                 "rates, or a mapping with a name: " + ", ".join(ACCEPTANCE_MODELS.names())
             )
     with blame(place, "acceptance"):
-        process = config.acceptance.at(config.method.acceptance_exit_layer)
+        own = config.acceptance.resolved(
+            lambda reference: resolve_reference(reference, place.folder if place else None)
+        )
+        process = own.at(config.method.acceptance_exit_layer)
         # A threshold without a confidence distribution is refused here, not at the first round.
         method.outcomes(process.tape(0, 0, 1))
     return process
