@@ -90,6 +90,16 @@ def from_ms(milliseconds: Number) -> Number:
     return milliseconds * 1e-3
 
 
+def ns(seconds: Number) -> Number:
+    """Return nanoseconds from seconds."""
+    return seconds * 1e9
+
+
+def from_ns(nanoseconds: Number) -> Number:
+    """Return seconds from nanoseconds."""
+    return nanoseconds / 1e9
+
+
 def from_us(microseconds: Number) -> Number:
     """Return seconds from microseconds."""
     return microseconds * 1e-6

@@ -40,8 +40,13 @@ class KernelRate:
     vector_rows: int = 0
     """Most rows that a matrix-vector kernel serves; 0: there is none."""
     vector_flop_per_s: float = math.inf
-    tile_rows: int = 1
-    """Rows the matrix kernel computes at once."""
+    vector_sharpness: float = 1.0
+    tile_rows: int | tuple[int, ...] = 1
+    """Rows the matrix kernel computes at once; several: the smallest that holds all."""
+    padding_cost: float = 1.0
+    """What a row that only fills a tile costs, in rows."""
+    row_s: float = 0.0
+    """Per row, besides the roofline: activations brought into the format of the product."""
 
 
 def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> KernelRate:
@@ -65,7 +70,9 @@ def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> Kerne
         sharpness=fit.sharpness,
         vector_rows=fit.vector_rows,
         vector_flop_per_s=peaks[compute_dtype] * fit.vector_flop_efficiency,
+        vector_sharpness=fit.vector_sharpness,
         tile_rows=fit.tile_rows,
+        padding_cost=fit.padding_cost,
     )
 
 
@@ -126,6 +133,19 @@ def kernel_seconds(flop: Quantity, num_bytes: Quantity, rate: KernelRate) -> Qua
     return roof + rate.overhead_s
 
 
+def rows_with_padding(rows: npt.NDArray[np.float64], rate: KernelRate) -> npt.NDArray[np.float64]:
+    """Return the rows a matrix kernel is charged for: its own and those that fill its tile.
+
+    ``m + c (M - m)``, with ``M`` the smallest tile that holds ``m`` rows, or as many of the
+    largest as it takes, and ``c`` the cost of a row of padding.
+    """
+    tiles = rate.tile_rows if isinstance(rate.tile_rows, tuple) else (rate.tile_rows,)
+    whole = np.ceil(rows / tiles[-1]) * tiles[-1]
+    for tile in reversed(tiles[:-1]):
+        whole = np.where(rows <= tile, tile, whole)
+    return np.asarray(rows + rate.padding_cost * (whole - rows))
+
+
 def product_seconds(
     rows: Quantity, flop: Quantity, num_bytes: Quantity, rate: KernelRate
 ) -> Quantity:
@@ -133,8 +153,9 @@ def product_seconds(
 
     :func:`kernel_seconds`, except where the engine has a matrix-vector kernel for few rows.
     Up to ``vector_rows`` rows that one runs: it unpacks and multiplies every weight again for
-    each row and does not overlap that with reading, ``flop / vector_rate + bytes / bandwidth``.
-    Above, the matrix kernel computes whole tiles: ``ceil(rows / tile) tile`` rows.
+    each row, at a rate and with an overlap of its own.
+    Above, the matrix kernel computes whole tiles (:func:`rows_with_padding`). ``rows row_s`` is
+    added.
 
     Parameters
     ----------
@@ -146,13 +167,14 @@ def product_seconds(
         Of the product.
     """
     if not rate.vector_rows and rate.tile_rows == 1:
-        return kernel_seconds(flop, num_bytes, rate)
+        return kernel_seconds(flop, num_bytes, rate) + rows * rate.row_s
     memory_s = num_bytes / rate.bytes_per_s
-    vector_s = flop / rate.vector_flop_per_s + memory_s + rate.overhead_s
-    tiles = np.ceil(np.asarray(rows) / rate.tile_rows) * rate.tile_rows
+    vector_s = smooth_max(flop / rate.vector_flop_per_s, memory_s, rate.vector_sharpness)
+    tiles = rows_with_padding(np.asarray(rows, dtype=np.float64), rate)
     whole = np.divide(tiles, rows, out=np.ones(np.shape(tiles)), where=np.asarray(rows) > 0)
     matrix_s = smooth_max(flop * whole / rate.flop_per_s, memory_s, rate.sharpness)
-    seconds = np.where(np.asarray(rows) <= rate.vector_rows, vector_s, matrix_s + rate.overhead_s)
+    roof = np.where(np.asarray(rows) <= rate.vector_rows, vector_s, matrix_s)
+    seconds = roof + rate.overhead_s + rows * rate.row_s
     return float(seconds) if seconds.ndim == 0 else seconds
 
 

@@ -13,6 +13,22 @@ KvReads = Literal["once_per_pass", "once_per_token"]
 
 
 @dataclass(frozen=True, slots=True)
+class FitError:
+    """How uncertain one fit is; nothing where nothing is said.
+
+    :mod:`simspec.hardware.uncertainty` says what becomes of it.
+    """
+
+    relative: float = 0.0
+    """1 sigma of the logarithm of the fit's times, all of them together: what the form misses."""
+    standard_error: tuple[tuple[str, float], ...] = ()
+    """1 sigma of coefficients by the name of their field, in its unit."""
+
+
+NO_ERROR = FitError()
+
+
+@dataclass(frozen=True, slots=True)
 class KernelFit:
     """Roofline coefficients of one kind of kernel at one data type.
 
@@ -31,8 +47,15 @@ class KernelFit:
     """Share of the peak those reach while they unpack every weight again for each row."""
     vector_sharpness: float = 1.0
     """Exponent of their smooth maximum; 1: unpacking and reading do not overlap."""
-    tile_rows: int = 1
-    """Rows that the matrix kernel computes at once: fewer cost as many."""
+    tile_rows: int | tuple[int, ...] = 1
+    """Rows that the matrix kernel computes at once: fewer cost as many. Several: the smallest that
+    holds all rows, above the last one its multiples."""
+    padding_cost: float = 1.0
+    """What a row that only fills a tile costs, in rows."""
+    depth_s: float = 0.0
+    """Matrix products: seconds per input feature, since a tile adds up its products in steps."""
+    quantise_s: float = 0.0
+    """Matrix products: seconds per activation that is brought into their format first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +82,7 @@ class AllReduceFit:
     latency_s: float
     latency_per_peer_s: float
     bandwidth_bytes_per_s: float
+    error: FitError = NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +207,7 @@ class EngineProfile:
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
     kernels: str = ""
     """Kernel set of the hardware profiles that this engine runs; empty: each device's own."""
+    model_error: float = 0.0
+    """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""
+    host_error: float = 0.0
+    """1 sigma of the logarithm of the host times, where ``model_error`` does not hold theirs."""

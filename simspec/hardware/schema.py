@@ -20,10 +20,12 @@ from simspec.core.errors import nearest
 from simspec.core.units import (
     from_gb,
     from_gb_s,
+    from_ns,
     from_tflops,
     from_us,
     gb,
     gb_s,
+    ns,
     tflops,
     us,
 )
@@ -55,6 +57,7 @@ Algorithm = Literal["one_shot", "ring"]
 Efficiency = Annotated[float, Field(gt=0.0, le=1.0)]
 Microseconds = Annotated[float, Field(ge=0.0, le=10_000.0)]
 LinkGbS = Annotated[float, Field(ge=0.1, le=10_000.0)]
+TileRows = Annotated[int, Field(ge=1, le=256)]
 Source = Annotated[str, Field(min_length=10, max_length=2000)]
 
 
@@ -97,7 +100,9 @@ class VectorEntry(ProfileGroup):
     max_rows: Annotated[int, Field(ge=1, le=256)]
     """Most rows they serve."""
     flop_efficiency: Efficiency
-    """Share of the dense peak; unpacking weights for each row does not overlap with reading."""
+    """Share of the dense peak, unpacking weights again for each row included."""
+    sharpness: Annotated[float, Field(ge=1.0, le=100.0)] = 1.0
+    """Exponent of the smooth maximum; 1: unpacking and reading do not overlap."""
 
 
 class KernelEntry(Evidence):
@@ -118,8 +123,15 @@ class GemmEntry(KernelEntry):
 
     vector: VectorEntry | None = None
     """Absent: one kernel for any number of rows."""
-    tile_rows: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Rows the matrix kernel computes at once; absent: as many as there are."""
+    tile_rows: TileRows | Annotated[list[TileRows], Field(min_length=2)] | None = None
+    """Rows the matrix kernel computes at once; absent: as many as there are. A rising list: the
+    smallest that holds all rows, above the last its multiples."""
+    padding_cost: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    """What a row that only fills a tile costs, in rows; absent: 1."""
+    depth_ns: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
+    """Per input feature: a tile adds up its products in steps. Absent: 0."""
+    quantise_ns: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    """Per activation brought into the format of the product before it; absent: 0."""
 
 
 class ElementwiseEntry(Evidence):
@@ -292,7 +304,9 @@ def to_hardware(config: HardwareConfig) -> Hardware:
 
 def _kernel_fit(entry: KernelEntry) -> KernelFit:
     vector = entry.vector if isinstance(entry, GemmEntry) else None
-    tile_rows = entry.tile_rows if isinstance(entry, GemmEntry) else None
+    product = entry if isinstance(entry, GemmEntry) else None
+    tile_rows = 1 if product is None else product.tile_rows or 1
+    padding = None if product is None else product.padding_cost
     return KernelFit(
         flop_efficiency=entry.flop_efficiency,
         bandwidth_efficiency=entry.bandwidth_efficiency,
@@ -300,7 +314,11 @@ def _kernel_fit(entry: KernelEntry) -> KernelFit:
         sharpness=float("inf") if entry.sharpness is None else entry.sharpness,
         vector_rows=0 if vector is None else vector.max_rows,
         vector_flop_efficiency=1.0 if vector is None else vector.flop_efficiency,
-        tile_rows=tile_rows or 1,
+        vector_sharpness=1.0 if vector is None else vector.sharpness,
+        tile_rows=tuple(tile_rows) if isinstance(tile_rows, list) else tile_rows,
+        padding_cost=1.0 if padding is None else padding,
+        depth_s=0.0 if product is None else from_ns(product.depth_ns or 0.0),
+        quantise_s=0.0 if product is None else from_ns(product.quantise_ns or 0.0),
     )
 
 
@@ -453,8 +471,15 @@ def _describe_fit(key: str, fit: KernelFit) -> dict[str, float | str | bool]:
     if fit.vector_rows:
         values[f"{key}.vector.max_rows"] = fit.vector_rows
         values[f"{key}.vector.flop_efficiency"] = fit.vector_flop_efficiency
-    if fit.tile_rows > 1:
-        values[f"{key}.tile_rows"] = fit.tile_rows
+        values[f"{key}.vector.sharpness"] = fit.vector_sharpness
+    if fit.tile_rows != 1:
+        tiles = fit.tile_rows if isinstance(fit.tile_rows, tuple) else (fit.tile_rows,)
+        values[f"{key}.tile_rows"] = ", ".join(map(str, tiles))
+        values[f"{key}.padding_cost"] = fit.padding_cost
+    if fit.depth_s:
+        values[f"{key}.depth_ns"] = _short(ns(fit.depth_s))
+    if fit.quantise_s:
+        values[f"{key}.quantise_ns"] = _short(ns(fit.quantise_s))
     return values
 
 

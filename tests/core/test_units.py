@@ -12,6 +12,7 @@ from simspec.core import units
 INVERSES = [
     (units.ms, units.from_ms),
     (units.us, units.from_us),
+    (units.ns, units.from_ns),
     (units.gb, units.from_gb),
     (units.gib, units.from_gib),
     (units.gb_s, units.from_gb_s),

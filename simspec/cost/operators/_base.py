@@ -8,8 +8,8 @@ is that of one tensor-parallel rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias
 
 from simspec.core.registry import Registry
 from simspec.cost.operators._pairs import PairKernel, Work
@@ -104,6 +104,18 @@ class GemmFormat:
     input_bytes: float
     output_bytes: float
     rate: KernelRate
+    depth_s: float = 0.0
+    """Seconds per input feature: a tile adds up its products in steps."""
+    quantise_s: float = 0.0
+    """Seconds per activation that is brought into the format first."""
+
+    def product_rate(self, in_features: Any) -> KernelRate:
+        """Return the rate of a product over ``in_features`` (a number or an array) with both."""
+        return replace(
+            self.rate,
+            overhead_s=self.rate.overhead_s + in_features * self.depth_s,
+            row_s=in_features * self.quantise_s,
+        )
 
     def kernel(
         self, name: str, in_features: float, out_features: float, *, has_bias: bool = False
@@ -123,7 +135,7 @@ class GemmFormat:
         """
         return AffineKernel(
             name=name,
-            rate=self.rate,
+            rate=self.product_rate(in_features),
             flop_per_row=2.0 * in_features * out_features,
             bytes_per_row=in_features * self.input_bytes + out_features * self.output_bytes,
             fixed_bytes=(in_features + has_bias) * out_features * self.weight_bytes,
@@ -173,13 +185,16 @@ class Place:
         is_quantised = weights.bits(part) == weights.bits_per_weight
         form = weights if is_quantised else dtype(self.stack.activation_dtype)
         compute = gemm_compute_dtype(hardware, form)
+        fit = _gemm_fit(hardware, form, compute)
         # A device without the format's own rate unpacks the weights and leaves activations.
         is_native = compute == form.compute_dtype
         return GemmFormat(
             weight_bytes=weights.bits(part) / 8.0,
             input_bytes=min(form.activation_bytes, output_bytes) if is_native else output_bytes,
             output_bytes=output_bytes,
-            rate=kernel_rate(hardware, _gemm_fit(hardware, form, compute), compute),
+            rate=kernel_rate(hardware, fit, compute),
+            depth_s=fit.depth_s,
+            quantise_s=fit.quantise_s,
         )
 
     def elementwise_kernel(

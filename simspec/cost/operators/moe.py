@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 
@@ -78,6 +78,8 @@ class ExpertKernel:
     has_bias: bool = False
     ep: int = 1
     """Ranks the experts are divided over; the work is that of the busiest."""
+    shares_input: bool = False
+    """Whether the experts of a token read the same input, which is then quantised once."""
     is_network: bool = False
     is_gathered: bool = True
 
@@ -85,7 +87,8 @@ class ExpertKernel:
         """Return FLOP and bytes of one launch over ``rows`` tokens."""
         k, n, form = self.in_features, self.out_features, self.form
         routed, distinct = self._load(rows)
-        weights = distinct * ((k + self.has_bias) * n * form.weight_bytes)
+        read = self._experts_read(routed, distinct)
+        weights = read * ((k + self.has_bias) * n * form.weight_bytes)
         return Work(
             routed * (2.0 * k * n),
             weights + routed * (k * form.input_bytes + n * form.output_bytes),
@@ -97,7 +100,12 @@ class ExpertKernel:
         # Each expert is a product of its own, with its share of the rows.
         routed, distinct = self._load(rows)
         per_expert = routed / larger(distinct, 1.0)
-        return product_seconds(per_expert, flop, num_bytes, self.form.rate)
+        form, k = self.form, self.in_features
+        product_s = product_seconds(
+            per_expert, flop, num_bytes, replace(form.product_rate(k), row_s=0.0)
+        )
+        inputs = rows if self.shares_input else routed
+        return product_s + inputs * (k * form.quantise_s)
 
     def _experts_read(self, routed: Quantity, distinct: Quantity) -> Quantity:
         """Return how often the weights of an expert are read.
@@ -154,7 +162,7 @@ def _routed(place: Place, block: Block, moe: MoE) -> list[RowKernel]:
         place.gemm("router").kernel("router", d, num_experts, has_bias=moe.router_bias),
         # Reads the router's scores, writes a weight and an index for each route.
         place.elementwise_kernel("top_k", num_experts + 2 * k),
-        ExpertKernel("experts_up", form, d, columns * width, num_experts, k, bias, ep),
+        ExpertKernel("experts_up", form, d, columns * width, num_experts, k, bias, ep, True),
         place.elementwise_kernel(
             "experts_activation", (columns + 1) * k * width / ep, is_gathered=True
         ),

@@ -1,0 +1,90 @@
+"""What a matrix product costs beside its roofline: padding, depth, quantised inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+
+from simspec.cost.operators._base import Place
+from simspec.cost.operators.moe import kernels
+from simspec.cost.roofline import KernelRate, product_seconds, rows_with_padding
+from simspec.hardware.load import load_hardware, load_hardware_config
+from simspec.hardware.profile import KernelFit
+from tests.cost.factory import BANDWIDTH, DENSE, MIXTURE, PEAK, hardware, stack
+
+TILES = KernelRate(PEAK, BANDWIDTH, 0.0, float("inf"), tile_rows=(16, 64, 128, 256))
+
+
+def gemm(fit: KernelFit):
+    return Place("block", DENSE, stack((DENSE,)), hardware(fit)).gemm("ffn")
+
+
+@pytest.mark.parametrize(
+    ("rows", "whole"),
+    [(1, 16), (16, 16), (17, 64), (64, 64), (65, 128), (129, 256), (256, 256), (257, 512)],
+)
+def test_rows_fill_the_smallest_tile_that_holds_them(rows, whole):
+    """A padding row as dear as a real one makes a product cost its whole tile."""
+    assert float(rows_with_padding(np.array(float(rows)), TILES)) == whole
+
+
+def test_padding_costs_what_the_profile_says():
+    """513 rows in tiles of 256 are 255 short of whole: at 2 rows each 513 + 510."""
+    rate = replace(TILES, padding_cost=2.0)
+    assert float(rows_with_padding(np.array(513.0), rate)) == 513 + 2 * 255
+    flop = 513 * 1e9
+    assert product_seconds(513, flop, 0.0, rate) == pytest.approx(1023e9 / PEAK)
+
+
+def test_padding_makes_the_row_after_a_tile_dearer_than_a_whole_one():
+    """With padding above 1 the time falls from one row past a tile to the end of the next."""
+    rate = replace(TILES, padding_cost=2.0)
+    seconds = [product_seconds(m, m * 1e9, 0.0, rate) for m in (256, 257, 384, 512)]
+    assert seconds[1] > seconds[2] > seconds[3] > seconds[0]
+
+
+def test_numbers_and_arrays_agree_on_padding():
+    """The scalar and the vectorised product take the same time."""
+    rate = replace(TILES, padding_cost=1.5, row_s=1e-9)
+    rows = np.array([1.0, 16.0, 17.0, 100.0, 300.0, 5000.0])
+    many = product_seconds(rows, rows * 1e9, 1e6, rate)
+    for m, seconds in zip(rows.tolist(), many, strict=True):
+        assert product_seconds(m, m * 1e9, 1e6, rate) == pytest.approx(seconds, rel=1e-12)
+
+
+def test_depth_and_quantisation_are_added_once_each():
+    """A product over k inputs takes k depth_s longer, and k quantise_s more for each row."""
+    plain = gemm(KernelFit(1.0, 1.0, 3e-6)).kernel("p", 4096, 1024)
+    more = gemm(KernelFit(1.0, 1.0, 3e-6, depth_s=1e-10, quantise_s=2e-12)).kernel("p", 4096, 1024)
+    for rows in (1, 100):
+        extra = more.seconds(rows) - plain.seconds(rows)
+        assert extra == pytest.approx(4096 * 1e-10 + rows * 4096 * 2e-12)
+
+
+def test_experts_of_a_token_quantise_its_input_once():
+    """The up-projection's input is the token's own, the down-projection's that of each route."""
+    places = [
+        Place("block", MIXTURE, stack((MIXTURE,)), hardware(KernelFit(1.0, 1.0, 0.0, quantise_s=q)))
+        for q in (0.0, 1e-9)
+    ]
+    plain, more = ({k.name: k for k in kernels(place)} for place in places)
+    extra = {name: more[name].seconds(10) - plain[name].seconds(10) for name in plain}
+    assert extra["experts_up"] == pytest.approx(10 * 1024 * 1e-9)
+    assert extra["experts_down"] == pytest.approx(10 * 2 * 512 * 1e-9)
+
+
+def test_the_profile_writes_them_in_edge_units(tmp_path):
+    """depth_ns and quantise_ns are nanoseconds, tile_rows a number or a rising list."""
+    text = tmp_path / "base.yaml"
+    config = load_hardware_config("h100_sxm").model_dump(mode="json", exclude_none=True)
+    entry = config["kernels"]["gemm"]["bf16"]
+    entry |= {"depth_ns": 0.1, "quantise_ns": 0.002, "tile_rows": [16, 64], "padding_cost": 1.5}
+    text.write_text(yaml.safe_dump(config))
+    fit = load_hardware(str(text)).gemm["bf16"]
+    assert fit.depth_s == pytest.approx(1e-10)
+    assert fit.quantise_s == pytest.approx(2e-12)
+    assert fit.tile_rows == (16, 64)
+    assert fit.padding_cost == 1.5
