@@ -62,3 +62,25 @@ def acceptance(
             f"K = {drafts:2d}: {measured:.3f} tokens per round, fitted {predicted:.3f}, "
             f"held-out errors {errors[0]:+.1%} and {errors[1]:+.1%}"
         )
+
+
+@calibrate_app.command()
+def host(
+    table: Path = typer.Argument(help="Published runs: published_speedups.csv or a part of it."),
+    engine: str = typer.Option("pytorch", help="Whose host times: pytorch or vllm."),
+) -> None:
+    """Fit an engine's host times to published rounds; print the lines of its host group.
+
+    Only the sources set aside for the fit are used; the others judge (simspec validate).
+
+    Example: simspec calibrate host published_speedups.csv --engine pytorch
+    """
+    from simspec.validation.published_rounds import fit_engine
+
+    fit = fit_engine(table, engine)
+    typer.echo(f"host:  # {engine}\n{fit.yaml()}", nl=False)
+    for machine, factor in fit.machines.items():
+        head = f"host:  # {engine} on a {machine}, times {factor:.3f}"
+        typer.echo(f"{head}\n{fit.yaml(machine)}", nl=False)
+    for name, error in fit.errors:
+        note(f"{error:+7.1%}  {name}")
