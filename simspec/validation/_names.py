@@ -10,7 +10,9 @@ import re
 
 from simspec.hardware.load import hardware_names
 
-_WITHOUT_MEANING = re.compile(r"\b(nvidia|apple|geforce|gpu|hbm\d*e?|\d+ ?gi?b|\d+[- ]core)\b")
+_MAKERS = re.compile(r"\b(nvidia|apple|geforce|gpu|cores?|hbm\d*e?|gddr\d*x?)\b")
+_SIZE = re.compile(r"\d+(gb|core)")
+"""Memory or cores of a variant: ``80gb``, ``30core``."""
 
 _FORMATS = {
     "fp16": "fp16",
@@ -29,20 +31,29 @@ _FORMATS = {
 def hardware_of(published: str) -> str | None:
     """Return the profile of a published device name; None where none fits.
 
-    Where a card comes with several connectors and the name does not say which, the SXM one is
-    meant, as benchmarks of servers mean it.
+    A card of which the name states neither connector nor size is the common one: SXM rather than
+    PCIe, as benchmarks of servers mean it, and the largest memory. A stated number of cores or
+    gigabytes finds the variant of that size, or the profile that names no size.
 
     >>> hardware_of("H100-80GB"), hardware_of("RTX 4090"), hardware_of("TPU v5e")
     ('h100_sxm', 'rtx_4090', None)
     """
-    words = _words(published)
-    by_words = {name: name.split("_") for name in hardware_names()}
-    joined = [name for name, own in by_words.items() if "".join(own) == "".join(words)]
-    if joined or not words:
-        return joined[0] if joined else None
-    longer = [name for name, own in by_words.items() if set(words) <= set(own)]
-    sxm = [name for name in longer if "sxm" in by_words[name]]
-    return longer[0] if len(longer) == 1 else sxm[0] if len(sxm) == 1 else None
+    core, sizes = _words(published)
+    found: list[tuple[bool, bool, bool, int, str]] = []
+    for name in hardware_names():
+        own, own_sizes = _words(name)
+        is_same = "".join(core) == "".join(own)
+        if not core or not (is_same or set(core) <= set(own)):
+            continue
+        if sizes and own_sizes and not sizes & own_sizes:
+            continue
+        largest = max((int(re.sub(r"\D", "", size)) for size in own_sizes), default=0)
+        is_plain = not own_sizes or any(size.endswith("gb") for size in own_sizes)
+        found.append((bool(sizes & own_sizes), is_same or "sxm" in own, is_plain, largest, name))
+    best = sorted(found, reverse=True)
+    if not best or (len(best) > 1 and not any(best[0][:3])):
+        return None
+    return best[0][-1]
 
 
 def weight_format_of(published: str) -> str | None:
@@ -50,7 +61,10 @@ def weight_format_of(published: str) -> str | None:
     return _FORMATS.get(published.split("(", maxsplit=1)[0].strip().lower())
 
 
-def _words(name: str) -> list[str]:
-    """Return the words of a device name in lower case, without maker and size."""
+def _words(name: str) -> tuple[list[str], set[str]]:
+    """Return the words of a device name in lower case without the maker, and its sizes."""
     plain = re.sub(r"[-_,/()]+", " ", name.lower())
-    return re.sub(r"[^a-z0-9 ]", "", _WITHOUT_MEANING.sub(" ", plain)).split()
+    plain = re.sub(r"(\d+) (gi?b|cores?)\b", r"\1\2", plain).replace("gib", "gb")
+    plain = re.sub(r"(\dcore)s\b", r"\1", plain)
+    words = re.sub(r"[^a-z0-9 ]", "", _MAKERS.sub(" ", plain)).split()
+    return [w for w in words if not _SIZE.fullmatch(w)], {w for w in words if _SIZE.fullmatch(w)}

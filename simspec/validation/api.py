@@ -119,8 +119,9 @@ class ValidationResult:
 
     def manifest(self, **facts: object) -> dict[str, object]:
         """Return what the result was made from."""
-        inputs: dict[str, bytes | Path] = {table.file: table.path for table in self.tables}
-        return manifest(inputs, None, **facts)
+        # Hashed when they were read: a file may have gone or changed since.
+        read = {table.file: {"sha256": table.sha256} for table in self.tables}
+        return manifest({}, None, **facts) | {"inputs": dict(sorted(read.items()))}
 
     def _check(self, by: Sequence[str]) -> None:
         known = {"group", "family", "file"}
@@ -199,7 +200,7 @@ def _no_comparison(row: Comparison) -> LeftOut | None:
     """Leave out a figure that nothing can be divided by, and a prediction that is none."""
     if (reason := not_positive(row.quantity, row.measured)) is not None:
         return LeftOut(row.line, "refuted", reason, row.subject, row.group)
-    if not (row.predicted > 0.0 and math.isfinite(row.predicted)):
+    if not (row.predicted > 0.0 and math.isfinite(row.predicted / row.measured)):
         reason = f"no finite prediction of {row.quantity} ({row.predicted:g})"
         return LeftOut(row.line, "unsupported", reason, row.subject, row.group)
     return None

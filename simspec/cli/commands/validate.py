@@ -190,4 +190,7 @@ def _write(result: ValidationResult, output: Path, facts: dict[str, object]) -> 
     output.mkdir(parents=True, exist_ok=True)
     path = output / "validation.json"
     write_atomic(path, "".join(document(result, **facts)).encode())
+    from simspec.reports.dashboards.validation import write_validation_report
+
     note(f"results    {path}")
+    note(f"report     {write_validation_report(result, output)}")

@@ -33,6 +33,7 @@ from simspec.cost.work import RowKind
 from simspec.hardware.load import hardware_names, load_hardware, load_hardware_config
 from simspec.models.dtypes import bytes_per_value
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, unknown
+from simspec.validation._names import hardware_of
 from simspec.validation.tables import _kernel_times as times
 from simspec.validation.tables._kernel_table import KernelTable, Mask, Row
 
@@ -99,21 +100,16 @@ def _of_device(
     """Yield the rows of one device and engine, in order."""
     kind = _kind(frame)
     reason = "its columns are those of no known kernel" if kind is None else None
-    found = [name for name in hardware_names() if name == device] or [
-        # A table may leave out what there is only one of: a100_sxm for a100_sxm_80gb.
-        name
-        for name in hardware_names()
-        if name.startswith(f"{device}_")
-    ]
-    if len(found) != 1:
+    profile = hardware_of(device)
+    if profile is None:
         reason = unknown("hardware profile", device, hardware_names())
-    if reason is not None or kind is None:
+    if kind is None or profile is None:
         subject = {"hardware": device, "engine": engine}
         for line in lines.tolist():
             yield LeftOut(line, "unsupported", str(reason), subject)
         return
-    hardware = load_hardware(found[0]).with_kernels(engine)
-    judged = KernelTable(frame, hardware, load_hardware_config(found[0]), engine)
+    hardware = load_hardware(profile).with_kernels(engine)
+    judged = KernelTable(frame, hardware, load_hardware_config(profile), engine)
     usable = _usable(judged, kind)
     with np.errstate(all="ignore"):
         _JUDGES[kind](judged, usable)
