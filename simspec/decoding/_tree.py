@@ -26,10 +26,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from simspec.core.errors import ConfigError
 from simspec.decoding._base import AcceptanceProcess
@@ -38,6 +39,8 @@ from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Path: TypeAlias = tuple[int, ...]
+Paths: TypeAlias = tuple[tuple[Annotated[int, Field(ge=0, le=63)], ...], ...]
+"""A user's tree: the ranks that lead to each node, from 0."""
 
 MAX_DEPTH = 16
 """Deepest tree: as many depths as a tape tells apart."""

@@ -58,6 +58,7 @@ from simspec.decoding._heads import (
 )
 from simspec.decoding._tree import (
     MAX_DEPTH,
+    Paths,
     RankedAcceptance,
     Tree,
     beam_tree,
@@ -115,7 +116,7 @@ class Config(MethodConfig):
     chain."""
     num_nodes: int | None = Field(default=None, ge=1, le=1024)
     """N: nodes verified beside the root; 59 when not given, as far as the levels have them."""
-    tree: tuple[tuple[int, ...], ...] | None = None
+    tree: Paths | None = None
     """A static tree instead: one path of ranks for each node."""
     draft_model: str | None = Field(default=None, min_length=1)
     """``config.json`` of an EAGLE-3 head; gives its layer and vocabulary."""

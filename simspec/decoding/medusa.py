@@ -45,6 +45,7 @@ from simspec.decoding._heads import (
 )
 from simspec.decoding._tree import (
     MAX_DEPTH,
+    Paths,
     Tree,
     best_tree,
     parse_tree,
@@ -93,7 +94,7 @@ class Config(MethodConfig):
     name: Literal["medusa"] = "medusa"
     num_heads: int = Field(default=4, ge=1, le=MAX_DEPTH)
     """Heads, the deepest a tree can be."""
-    tree: Literal["mc_sim_7b_63"] | tuple[tuple[int, ...], ...] | None = None
+    tree: Literal["mc_sim_7b_63"] | Paths | None = None
     """A published tree by name, or one path of ranks for each node; ``mc_sim_7b_63`` when neither
     it nor ``num_nodes`` is given."""
     num_nodes: int | None = Field(default=None, ge=1, le=1024)

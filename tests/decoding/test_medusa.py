@@ -118,6 +118,7 @@ def test_the_sentence_says_what_a_bare_rate_means() -> None:
         ),
         ({"num_heads": 0}, "num_heads"),
         ({"tree": "mc_sim"}, "mc_sim_7b_63"),
+        ({"tree": [[-1]]}, "greater than or equal to 0"),
     ],
 )
 def test_fields_that_contradict_are_refused(fields: dict[str, object], message: str) -> None:
