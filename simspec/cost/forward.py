@@ -111,6 +111,7 @@ class CostModel:
     ) -> None:
         self.stacks = dict(stacks)
         self.hardware = hardware.with_kernels(engine.kernels)
+        self._in_steps = self.hardware.with_overheads(engine.kernel_overhead_share)
         self.engine = engine
         # Captured graphs replay without the host: launching costs nothing.
         self._launch_s = 0.0 if engine.graph_capture else engine.launch_time_s
@@ -184,6 +185,7 @@ class CostModel:
         draft_steps: Quantity = 0.0
         verifications: Quantity = 0.0
         lookups: Quantity = 0.0
+        prompts: Quantity = 0.0
         previous: Phase | None = None
         for weight, work in weighted:
             totals = self._pass_totals(work, work.rows)
@@ -204,12 +206,15 @@ class CostModel:
                 verifications = verifications + weight * self._verifies(work)
             previous = phase
             lookups = lookups + weight * work.host_lookups
+            if engine.host_time_per_prompt_s and work.embeds:
+                prompts = prompts + weight * _prompts(work)
         host_s = (
             engine.host_time_per_step_s
             + engine.host_time_per_sequence_s * _of_busiest(num_sequences, self._attention_dp)
             + engine.host_time_per_draft_step_s * draft_steps
             + engine.host_time_per_round_s * verifications
             + engine.host_time_per_lookup_s * lookups
+            + engine.host_time_per_prompt_s * prompts
         )
         phases["host"] = host_s
         return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)
@@ -347,7 +352,7 @@ class CostModel:
                     f"stack {stack.name!r}: no layers [{first}, {last}); it has "
                     f"[0, {len(stack.blocks)})"
                 )
-            segment = Segment(stack, self.hardware, first, last, embeds=work.embeds)
+            segment = Segment(stack, self._in_steps, first, last, embeds=work.embeds)
             self._segments[key] = segment
         return segment
 
@@ -357,13 +362,18 @@ class CostModel:
             stack = self._stack(work.stack)
             if not stack.vocab_size:
                 raise ConfigError(f"stack {stack.name!r}: logits asked for, but it has no LM head")
-            head = self._heads[work.stack] = head_table(stack, self.hardware)
+            head = self._heads[work.stack] = head_table(stack, self._in_steps)
         return head
 
     def _stack(self, name: str) -> Stack:
         if name not in self.stacks:
             raise ConfigError(f"unknown stack {name!r}; {nearest(name, self.stacks)}")
         return self.stacks[name]
+
+
+def _prompts(work: Pass) -> Quantity:
+    """Return the sequences of a pass that compute a prompt chunk."""
+    return sum((group.num_sequences for group in work.rows if group.kind == "prefill"), start=0.0)
 
 
 def _of_busiest(num_sequences: Quantity, groups: int) -> Quantity:

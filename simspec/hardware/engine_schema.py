@@ -20,6 +20,8 @@ class HostGroup(SourcedGroup):
     """Once per step and not overlapped with the device: scheduling, inputs, sampling."""
     per_sequence_us: HostMicroseconds
     """For each sequence in the step."""
+    per_prompt_us: HostMicroseconds = 0.0
+    """For each prompt computed in the step."""
     per_draft_step_us: HostMicroseconds
     """For each sequential draft pass of a round."""
     per_round_us: HostMicroseconds = 0.0
@@ -30,6 +32,8 @@ class HostGroup(SourcedGroup):
     """CPU time of launching one kernel; matters without captured graphs only."""
     graph_capture: bool
     """Whether steps replay captured graphs, which launch nothing."""
+    kernel_overhead_share: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0
+    """Share of the fixed overheads of kernels timed alone that is left in a step."""
 
 
 class EngineMemoryGroup(SourcedGroup):
@@ -48,6 +52,10 @@ class SchedulerGroup(SourcedGroup):
     max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)]
     max_num_batched_tokens: Annotated[int, Field(ge=1, le=100_000_000)]
     chunked_prefill: bool
+    policy: Annotated[str, Field(min_length=1, max_length=100)] = "continuous"
+    """File name in ``simspec/serving/scheduling``."""
+    reserves_output: bool = False
+    """Whether a request waits until the KV of its whole answer has room."""
 
 
 class EngineConfig(ProfileGroup):
@@ -74,14 +82,18 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         host_time_per_draft_step_s=from_us(host.per_draft_step_us),
         host_time_per_round_s=from_us(host.per_round_us),
         host_time_per_lookup_s=from_us(host.per_lookup_us),
+        host_time_per_prompt_s=from_us(host.per_prompt_us),
         launch_time_s=from_us(host.per_launch_us),
         graph_capture=host.graph_capture,
+        kernel_overhead_share=host.kernel_overhead_share,
         block_size_tokens=memory.block_size_tokens,
         memory_fraction=memory.memory_fraction,
         reserve_bytes=from_gb(memory.reserve_gb),
         max_num_seqs=scheduler.max_num_seqs,
         max_num_batched_tokens=scheduler.max_num_batched_tokens,
         chunked_prefill=scheduler.chunked_prefill,
+        policy=scheduler.policy,
+        reserves_output=scheduler.reserves_output,
         sources={"host": host.source, "memory": memory.source, "scheduler": scheduler.source},
     )
 
@@ -98,14 +110,18 @@ def describe_engine(
         "host.per_draft_step_us": us(engine.host_time_per_draft_step_s),
         "host.per_round_us": us(engine.host_time_per_round_s),
         "host.per_lookup_us": us(engine.host_time_per_lookup_s),
+        "host.per_prompt_us": us(engine.host_time_per_prompt_s),
         "host.per_launch_us": us(engine.launch_time_s),
         "host.graph_capture": engine.graph_capture,
+        "host.kernel_overhead_share": engine.kernel_overhead_share,
         "memory.memory_fraction": engine.memory_fraction,
         "memory.reserve_gb": gb(engine.reserve_bytes),
         "memory.block_size_tokens": engine.block_size_tokens,
         "scheduler.max_num_seqs": engine.max_num_seqs,
         "scheduler.max_num_batched_tokens": engine.max_num_batched_tokens,
         "scheduler.chunked_prefill": engine.chunked_prefill,
+        "scheduler.policy": engine.policy,
+        "scheduler.reserves_output": engine.reserves_output,
     }
     rounded = {k: float(f"{v:.10g}") if type(v) is float else v for k, v in values.items()}
     return rounded, dict(engine.sources)

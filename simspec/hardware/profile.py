@@ -175,6 +175,29 @@ class Hardware:
             efficiencies_of=found.efficiencies_of,
         )
 
+    def with_overheads(self, share: float) -> Hardware:
+        """Return the device with ``share`` of the fixed overhead of every kernel.
+
+        Collectives keep their latency, which is a wait for the other ranks.
+        """
+        if share == 1.0:
+            return self
+
+        def scaled(fits: Mapping[str, KernelFit]) -> dict[str, KernelFit]:
+            return {
+                name: replace(fit, overhead_s=fit.overhead_s * share) for name, fit in fits.items()
+            }
+
+        elementwise = self.elementwise
+        return replace(
+            self,
+            gemm=scaled(self.gemm),
+            decode_attention=scaled(self.decode_attention),
+            prefill_attention=scaled(self.prefill_attention),
+            elementwise=replace(elementwise, overhead_s=elementwise.overhead_s * share),
+            kernel_sets={},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EngineProfile:
@@ -207,6 +230,15 @@ class EngineProfile:
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
     kernels: str = ""
     """Kernel set of the hardware profiles that this engine runs; empty: each device's own."""
+    kernel_overhead_share: float = 1.0
+    """Share of the kernels' fixed overheads that is left in its steps: a kernel timed alone pays
+    for its ramp-up, which the next one in a captured graph or a fused one hides."""
+    host_time_per_prompt_s: float = 0.0
+    """Once per prompt that is computed in a step: its inputs, its blocks, its first token."""
+    policy: str = "continuous"
+    """File name in ``simspec/serving/scheduling``, unless a scenario says otherwise."""
+    reserves_output: bool = False
+    """Whether a request is admitted only when the KV of its whole answer has room too."""
     model_error: float = 0.0
     """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""
     host_error: float = 0.0

@@ -318,7 +318,7 @@ def _check_scheduler(limits: SchedulerLimits, method: Method, place: Place | Non
 def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
     scheduler = config.scheduler
     return SchedulerLimits(
-        policy=scheduler.policy,
+        policy=scheduler.policy or engine.policy,
         max_num_seqs=scheduler.max_num_seqs or engine.max_num_seqs,
         max_num_batched_tokens=scheduler.max_num_batched_tokens or engine.max_num_batched_tokens,
         chunked_prefill=(

@@ -32,7 +32,7 @@ class StrictModel(BaseModel):
 class SchedulerConfig(StrictModel):
     """Limits of one engine step; ``None`` means the engine profile's default."""
 
-    policy: str = "continuous"
+    policy: str | None = None
     """File name in ``simspec/serving/scheduling``."""
     max_num_seqs: int | None = Field(default=None, ge=1, le=100_000)
     """Sequences that may run at once."""
