@@ -103,6 +103,7 @@ class Config(AcceptanceConfig):
 
     name: Literal["tree_ranks"] = "tree_ranks"
     hit_rates: HitRates
+    """For each depth the share of positions with the token among the first 1, 2, … candidates."""
     persistence: float = Field(default=0.0, ge=0, le=0.99)
     """Probability that a text position is as easy as the one before it."""
     source: str = ""
