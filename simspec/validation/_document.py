@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from simspec.core.units import format_bytes, format_seconds, split_name
 from simspec.validation._base import Comparison, LeftOut
 from simspec.validation._summary import Errors, Key
 from simspec.validation.api import COLUMNS_OF_A_GROUP, JudgedTable, ValidationResult
 
+_BEYOND_READING = 1e15
 _ENCODER = json.JSONEncoder(allow_nan=False)
 _BATCH = 2000
 """Rows written at once."""
@@ -50,6 +52,25 @@ def left_out_dict(table: JudgedTable, row: LeftOut) -> dict[str, object]:
         "group": row.group,
         "subject": dict(row.subject),
     }
+
+
+def parts_text(row: Comparison) -> str:
+    """Return what a prediction is made of, with units: ``"memory 3.62 µs, overhead 12.9 µs"``.
+
+    A key that ends in ``_bytes`` or ``_s`` is in that unit; any other is in seconds, of memory
+    figures in bytes.
+    """
+    in_bytes = row.quantity in ("kv_cache_tokens", "kv_bytes_per_token")
+    words = []
+    for key, value in row.breakdown.items():
+        name, unit = split_name(key)
+        is_bytes = unit.symbol == "B" if unit is not None else in_bytes
+        if abs(value) >= _BEYOND_READING:
+            shown = f"{value:.3g} {'B' if is_bytes else 's'}"
+        else:
+            shown = format_bytes(value) if is_bytes else format_seconds(value)
+        words.append(f"{name.replace('_', ' ')} {shown}")
+    return ", ".join(words)
 
 
 def summary_rows(errors: Mapping[Key, Errors], *by: str) -> list[dict[str, object]]:

@@ -19,9 +19,6 @@ _EXAMPLES = 3
 """Rows shown for each cause of leaving out; --json and --output have all of them."""
 
 
-_BEYOND_READING = 1e15
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
     app.command("validate")(validate)
@@ -124,6 +121,8 @@ def _print(
 
 
 def _print_worst(result: ValidationResult, worst: int) -> None:
+    from simspec.validation._document import parts_text
+
     rows: list[dict[str, object]] = [
         {
             "where": f"{Path(table.file).name}:{row.line}",
@@ -132,24 +131,11 @@ def _print_worst(result: ValidationResult, worst: int) -> None:
             "predicted": float(row.predicted),
             "error %": round(100.0 * row.error, 1),
             "group": row.group,
-            "made of": ", ".join(_part(*part) for part in row.breakdown.items()),
+            "made of": parts_text(row),
         }
         for table, row in result.worst(worst)
     ]
     print_rows(f"The {len(rows)} rows that miss most", rows)
-
-
-def _part(name: str, value: float) -> str:
-    """Return one part of a prediction with its unit: ``"memory 3.62 µs"``."""
-    from simspec.core.units import format_bytes, format_seconds
-
-    if abs(value) >= _BEYOND_READING:
-        return f"{name} {format_value(value)}"
-    if name.endswith("_bytes"):
-        return f"{name.removesuffix('_bytes')} {format_bytes(value)}"
-    if name.endswith("_s"):
-        return f"{name.removesuffix('_s')} {format_seconds(value)}"
-    return f"{name} {format_value(value)}"
 
 
 def _print_left_out(result: ValidationResult) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from simspec.reports.dashboards._parts import Tile, figure_card
 from simspec.reports.dashboards._table import Cell, Column, Row, Table
 from simspec.reports.figures import error_by_group, predicted_vs_measured
-from simspec.reports.figures.predicted_vs_measured import parts_text, quantity_label, subject_text
+from simspec.reports.figures.predicted_vs_measured import quantity_label, subject_text
 from simspec.reports.labels import number_text, shorten, visible
 from simspec.reports.page import Page
+from simspec.validation._document import parts_text
 from simspec.validation._summary import Errors, Key
 from simspec.validation.api import ValidationResult
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from simspec.core.units import format_bytes, format_seconds
 from simspec.reports.labels import number_text, plain, shorten, visible
 from simspec.reports.spec import FigureSpec, Json, Layer, Selector, compact, compact_all, view_key
 from simspec.reports.theme import NUM_SERIES, SYMBOLS, axis, layout
@@ -207,19 +206,6 @@ def subject_text(row: Comparison, *, fields: int = _MAX_FIELDS) -> str:
         if len(text) <= 40:
             words.append(f"{key} {text}")
     return ", ".join(words[:fields])
-
-
-def parts_text(row: Comparison) -> str:
-    """Return what a predicted figure is made of, with units."""
-    words = []
-    for key, value in row.breakdown.items():
-        if key.endswith("_bytes"):
-            words.append(f"{key.removesuffix('_bytes')} {format_bytes(value)}")
-        elif key.endswith("_s"):
-            words.append(f"{key.removesuffix('_s')} {format_seconds(value)}")
-        else:
-            words.append(f"{key} {value:.4g}")
-    return ", ".join(word.replace("_", " ") for word in words)
 
 
 def _caption(rows: Sequence[Comparison], share: float) -> str:
