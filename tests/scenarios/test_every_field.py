@@ -103,6 +103,9 @@ RANKS = {
     "persistence": 0.2,
     "source": "made up",
 }
+DRAFTS = {"num_speculative_tokens": 3, "confidence_threshold": 0.5}
+TRACE = "trace.jsonl"
+TRACE_TEXT = '{"accepted": [0, 2, 1, 0, 0, 3, 2, 1, 0, 1, 0]}\n{"accepted": [1, 0, 0, 2, 1, 0]}\n'
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": BASE,
     "alpha": changed(acceptance={**{k: BETA[k] for k in BETA if k != "rates"}, "alpha": 0.5}),
@@ -128,6 +131,47 @@ VARIANTS: dict[str, dict[str, Any]] = {
         num_requests=None,
     ),
     "plain": changed(method={"name": "autoregressive"}, acceptance=None),
+    "dual_model": changed(
+        method={
+            "name": "dual_model",
+            "draft_model": "llama-3.2-1b",
+            "draft_dtype": "bf16",
+            "draft_kv_dtype": "bf16",
+            "draft_tp": 1,
+            "catch_up": "pass",
+            **DRAFTS,
+        }
+    ),
+    "layerskip": changed(method={"name": "layerskip", "exit_layer": 3, "share_kv": True, **DRAFTS}),
+    "windowed": changed(
+        method={"name": "windowed", "window_tokens": 60, "sink_tokens": 4, **DRAFTS}
+    ),
+    "draft_and_verify": changed(
+        method={
+            "name": "draft_and_verify", "skipped_attention": 6, "skipped_mlp": [1, 2], **DRAFTS
+        }
+    ),
+    "prompt_lookup": changed(
+        method={"name": "prompt_lookup", "num_speculative_tokens": 3},
+        acceptance={
+            "name": "lookup", "hit_probability": 0.4, "rates": [0.6, 0.5], "source": "made up"
+        },
+    ),
+    "two_state": changed(
+        method={"name": "layerskip", "exit_layer": 3, "num_speculative_tokens": 3},
+        acceptance={
+            "name": "two_state", "rates": [0.6, 0.3], "hard_share": 0.3, "log_odds_gap": 2.0,
+            "autocorrelation": 0.7, "source": "made up",
+        },
+    ),
+    "trace": changed(
+        method={"name": "layerskip", "exit_layer": 3, "num_speculative_tokens": 3},
+        acceptance={"name": "replay", "path": TRACE, "source": "made up"},
+    ),
+    "trace_in_place": changed(
+        method={"name": "layerskip", "exit_layer": 3, "num_speculative_tokens": 3},
+        acceptance={"name": "replay", "accepted": [[0, 2, 1, 0, 1, 0]], "source": "made up"},
+    ),
     "eagle": changed(
         method={
             "name": "eagle",
@@ -168,6 +212,13 @@ OTHER: dict[str, Any] = {
     "method.exit_layer": 4,
     "method.num_speculative_tokens": 5,
     "method.confidence_threshold": 0.9,
+    "method.draft_kv_dtype": "fp8",
+    "method.catch_up": "first_step",
+    "method.share_kv": False,
+    "method.window_tokens": 30,
+    "method.sink_tokens": 20,
+    "method.skipped_attention": [0, 5],
+    "method.skipped_mlp": 9,
     "method.version": 1,
     "method.top_k": 2,
     "method.num_nodes": 4,
@@ -183,6 +234,12 @@ OTHER: dict[str, Any] = {
     "method.num_modules": 2,
     "acceptance": 0.3,
     "acceptance.alpha": 0.9,
+    "acceptance.hit_probability": 0.9,
+    "acceptance.hard_share": 0.6,
+    "acceptance.log_odds_gap": 5.0,
+    "acceptance.path": "unknown.jsonl",
+    "acceptance.drafter": "unknown",
+    "acceptance.accepted": [[3, 2, 1, 0]],
     "acceptance.rates": [0.9, 0.8],
     "acceptance.offsets": [2.0],
     "acceptance.slope": 3.0,
@@ -278,6 +335,7 @@ BEFORE: dict[str, Any] = {}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / LOG).write_text(LOG_TEXT)
+    (tmp_path / TRACE).write_text(TRACE_TEXT)
     (tmp_path / "other.csv").write_text(LOG_TEXT.replace(",4", ",14"))
     return tmp_path
 

@@ -79,8 +79,8 @@ def test_drafts_are_accepted_as_often_as_the_laws_overlap() -> None:
 def test_the_output_is_the_targets() -> None:
     """Emitted tokens follow p, whatever q: chi-square of each pair, and of all together.
 
-    Tokens expected less than 5 times count with the commonest one. Each pair at 1e-6, the sum of all at 1e-4. The
-    drafts themselves would fail: the statistic of q against p is thousands of times larger.
+    Tokens expected less than 5 times count with the commonest one. Each pair at 1e-6, the sum of
+    all at 1e-4.
     """
     rng = np.random.default_rng(13)
     total, freedom = 0.0, 0
