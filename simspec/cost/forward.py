@@ -111,7 +111,7 @@ class CostModel:
     ) -> None:
         self.stacks = dict(stacks)
         self.hardware = hardware.with_kernels(engine.kernels)
-        self._in_steps = self.hardware.with_overheads(engine.kernel_overhead_share)
+        self._in_steps = self.hardware.in_steps(engine.kernels_in_steps)
         self.engine = engine
         # Captured graphs replay without the host: launching costs nothing.
         self._launch_s = 0.0 if engine.graph_capture else engine.launch_time_s

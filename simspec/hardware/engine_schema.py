@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from simspec.core.units import from_gb, from_us, gb, us
-from simspec.hardware.profile import EngineProfile
+from simspec.hardware.profile import EngineProfile, KernelsInSteps
 from simspec.hardware.schema import ProfileGroup, SourcedGroup
 
 HostMicroseconds = Annotated[float, Field(ge=0.0, le=1_000_000.0)]
@@ -32,8 +32,6 @@ class HostGroup(SourcedGroup):
     """CPU time of launching one kernel; matters without captured graphs only."""
     graph_capture: bool
     """Whether steps replay captured graphs, which launch nothing."""
-    kernel_overhead_share: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0
-    """Share of the fixed overheads of kernels timed alone that is left in a step."""
 
 
 class EngineMemoryGroup(SourcedGroup):
@@ -44,6 +42,19 @@ class EngineMemoryGroup(SourcedGroup):
     reserve_gb: Annotated[float, Field(ge=0.0, le=1000.0)]
     """Outside the framework (context, communication buffers), per rank, in 10**9 bytes."""
     block_size_tokens: Annotated[int, Field(ge=1, le=65_536)]
+
+
+class KernelsInStepsGroup(SourcedGroup):
+    """What the engine makes of kernels that were timed alone."""
+
+    overhead_share: Annotated[float, Field(ge=0.0, le=2.0)]
+    """Share of the kernels' fixed overheads that is left in a step."""
+    grouped_flop_share: Annotated[float, Field(gt=0.0, le=2.0)] = 1.0
+    """Compute rate of products over experts, relative to plain ones."""
+    grouped_bandwidth_share: Annotated[float, Field(gt=0.0, le=2.0)] = 1.0
+    """Memory rate of products over experts, relative to plain ones."""
+    grouped_overhead_us: HostMicroseconds = 0.0
+    """Once per product over experts: sorting and moving its rows."""
 
 
 class SchedulerGroup(SourcedGroup):
@@ -66,6 +77,8 @@ class EngineConfig(ProfileGroup):
     kernels: Annotated[str, Field(max_length=100)] = ""
     """Kernel set of the hardware profiles that it runs; absent: each device's own kernels."""
     host: HostGroup
+    kernels_in_steps: KernelsInStepsGroup | None = None
+    """Absent: kernels in a step are as kernels timed alone, grouped products as plain ones."""
     memory: EngineMemoryGroup
     scheduler: SchedulerGroup
 
@@ -85,7 +98,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         host_time_per_prompt_s=from_us(host.per_prompt_us),
         launch_time_s=from_us(host.per_launch_us),
         graph_capture=host.graph_capture,
-        kernel_overhead_share=host.kernel_overhead_share,
+        kernels_in_steps=_in_steps(config.kernels_in_steps),
         block_size_tokens=memory.block_size_tokens,
         memory_fraction=memory.memory_fraction,
         reserve_bytes=from_gb(memory.reserve_gb),
@@ -95,6 +108,17 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         policy=scheduler.policy,
         reserves_output=scheduler.reserves_output,
         sources={"host": host.source, "memory": memory.source, "scheduler": scheduler.source},
+    )
+
+
+def _in_steps(group: KernelsInStepsGroup | None) -> KernelsInSteps:
+    if group is None:
+        return KernelsInSteps()
+    return KernelsInSteps(
+        overhead_share=group.overhead_share,
+        grouped_flop_share=group.grouped_flop_share,
+        grouped_bandwidth_share=group.grouped_bandwidth_share,
+        grouped_overhead_s=from_us(group.grouped_overhead_us),
     )
 
 
@@ -113,7 +137,10 @@ def describe_engine(
         "host.per_prompt_us": us(engine.host_time_per_prompt_s),
         "host.per_launch_us": us(engine.launch_time_s),
         "host.graph_capture": engine.graph_capture,
-        "host.kernel_overhead_share": engine.kernel_overhead_share,
+        "kernels_in_steps.overhead_share": engine.kernels_in_steps.overhead_share,
+        "kernels_in_steps.grouped_flop_share": engine.kernels_in_steps.grouped_flop_share,
+        "kernels_in_steps.grouped_bandwidth_share": engine.kernels_in_steps.grouped_bandwidth_share,
+        "kernels_in_steps.grouped_overhead_us": us(engine.kernels_in_steps.grouped_overhead_s),
         "memory.memory_fraction": engine.memory_fraction,
         "memory.reserve_gb": gb(engine.reserve_bytes),
         "memory.block_size_tokens": engine.block_size_tokens,

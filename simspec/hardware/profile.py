@@ -115,6 +115,25 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelsInSteps:
+    """What an engine makes of kernels that were timed alone.
+
+    Plain products are timed for every device, grouped ones are not: what an engine's kernels for
+    experts reach is stated relative to the plain products.
+    """
+
+    overhead_share: float = 1.0
+    """Of every kernel's fixed overhead, what is left in a step: a kernel timed alone pays for its
+    ramp-up, which its neighbours in a captured graph hide, and fused ones share."""
+    grouped_flop_share: float = 1.0
+    """Of the compute rate of a plain product, what a grouped one reaches."""
+    grouped_bandwidth_share: float = 1.0
+    """Of the memory rate of a plain product, what a grouped one reaches."""
+    grouped_overhead_s: float = 0.0
+    """Once per grouped product, for sorting and moving its rows, beside the product's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
     """One accelerator and the links around it."""
 
@@ -144,6 +163,8 @@ class Hardware:
     """The profile whose efficiencies stand in where ``calibrated`` is False; empty: unknown."""
     kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
     """Kernels of engines that bring their own, by the name engine profiles use."""
+    grouped: KernelsInSteps = KernelsInSteps()
+    """How products over experts compare with plain ones."""
 
     @property
     def uncalibrated_note(self) -> str:
@@ -175,13 +196,14 @@ class Hardware:
             efficiencies_of=found.efficiencies_of,
         )
 
-    def with_overheads(self, share: float) -> Hardware:
-        """Return the device with ``share`` of the fixed overhead of every kernel.
+    def in_steps(self, kernels: KernelsInSteps) -> Hardware:
+        """Return the device as its kernels fare inside the steps of an engine.
 
         Collectives keep their latency, which is a wait for the other ranks.
         """
-        if share == 1.0:
+        if kernels == KernelsInSteps():
             return self
+        share = kernels.overhead_share
 
         def scaled(fits: Mapping[str, KernelFit]) -> dict[str, KernelFit]:
             return {
@@ -196,6 +218,7 @@ class Hardware:
             prefill_attention=scaled(self.prefill_attention),
             elementwise=replace(elementwise, overhead_s=elementwise.overhead_s * share),
             kernel_sets={},
+            grouped=kernels,
         )
 
 
@@ -230,9 +253,8 @@ class EngineProfile:
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
     kernels: str = ""
     """Kernel set of the hardware profiles that this engine runs; empty: each device's own."""
-    kernel_overhead_share: float = 1.0
-    """Share of the kernels' fixed overheads that is left in its steps: a kernel timed alone pays
-    for its ramp-up, which the next one in a captured graph or a fused one hides."""
+    kernels_in_steps: KernelsInSteps = KernelsInSteps()
+    """How its kernels fare inside a step."""
     host_time_per_prompt_s: float = 0.0
     """Once per prompt that is computed in a step: its inputs, its blocks, its first token."""
     policy: str = "continuous"

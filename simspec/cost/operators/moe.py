@@ -156,7 +156,7 @@ def _routed(place: Place, block: Block, moe: MoE) -> list[RowKernel]:
     ep, num_experts = stack.ep, moe.num_experts
     width = moe.expert_intermediate_size / stack.moe_tp
     columns = 2 if block.gated_ffn else 1
-    form = place.gemm("experts")
+    form = _grouped(place)
     bias = block.mlp_bias
     return [
         place.gemm("router").kernel("router", d, num_experts, has_bias=moe.router_bias),
@@ -170,6 +170,21 @@ def _routed(place: Place, block: Block, moe: MoE) -> list[RowKernel]:
         # Sums the expert outputs of a token that this rank made.
         place.elementwise_kernel("combine", (k / ep + 1) * d, is_gathered=True),
     ]
+
+
+def _grouped(place: Place) -> GemmFormat:
+    """Return the format of the experts, at the rates the engine's grouped products reach."""
+    form, grouped = place.gemm("experts"), place.hardware.grouped
+    rate = form.rate
+    return replace(
+        form,
+        rate=replace(
+            rate,
+            flop_per_s=rate.flop_per_s * grouped.grouped_flop_share,
+            bytes_per_s=rate.bytes_per_s * grouped.grouped_bandwidth_share,
+            overhead_s=rate.overhead_s + grouped.grouped_overhead_s,
+        ),
+    )
 
 
 def _shared(place: Place, block: Block, moe: MoE) -> list[AffineKernel]:
