@@ -25,13 +25,12 @@ COEFFICIENTS = {
     "bandwidth_efficiency": Coefficient("bandwidth_efficiency", 0.05, 1.0, start=0.85),
     "overhead_us": Coefficient("overhead_us", 0.5, 50.0, start=8.0),
     "matrix_efficiency": Coefficient("matrix_efficiency", 0.02, 1.0, start=0.6),
-    "matrix_efficiency_weight_only": Coefficient(
-        "matrix_efficiency_weight_only", 0.02, 1.0, start=0.5
-    ),
+    "matrix_share_weight_only": Coefficient("matrix_share_weight_only", 0.05, 1.0, start=0.8),
     "vector_efficiency": Coefficient("vector_efficiency", 0.01, 1.0, start=0.3),
     "vector_efficiency_weight_only": Coefficient(
         "vector_efficiency_weight_only", 0.01, 1.0, start=0.2
     ),
+    "vector_sharpness": Coefficient("vector_sharpness", 1.0, 10.0, start=2.0),
     "vector_efficiency_q4_k_m": Coefficient("vector_efficiency_q4_k_m", 0.01, 1.0, start=0.1),
     "bandwidth_efficiency_weight_only": Coefficient(
         "bandwidth_efficiency_weight_only", 0.05, 1.0, start=0.8
@@ -89,15 +88,22 @@ def with_family(hardware: Hardware, values: Mapping[str, float], regime: Regime)
     overhead_s = from_us(values["overhead_us"])
     e_b = values["bandwidth_efficiency"]
 
+    matrix = values["matrix_efficiency"]
+    # Where few rows of sixteen-bit weights were not measured, they cost what unpacked ones do.
+    vector_unpacked = values["vector_efficiency_weight_only"]
+    share = values.get("matrix_share_weight_only", 1.0)
+    matrix_of = {"": matrix, "_weight_only": share * matrix}
+
     def product(form: str, suffix: str) -> KernelFit:
         own, vector = f"vector_efficiency_{form}", f"vector_efficiency{suffix}"
         return KernelFit(
-            flop_efficiency=values[f"matrix_efficiency{suffix}"],
+            flop_efficiency=matrix_of[suffix],
             bandwidth_efficiency=values.get(f"bandwidth_efficiency{suffix}", e_b),
             overhead_s=overhead_s,
             sharpness=1.0,
             vector_rows=regime.vector_rows,
-            vector_flop_efficiency=values.get(own, values[vector]),
+            vector_flop_efficiency=values.get(own, values.get(vector, vector_unpacked)),
+            vector_sharpness=values.get("vector_sharpness", 1.0),
             tile_rows=regime.tile_rows,
         )
 

@@ -61,6 +61,10 @@ class SpeedRow:
         Tokens cached before.
     kv_dtype : str
         Format of the cache.
+    microbatch : int
+        Tokens of a prompt that the engine processes at once.
+    verified : int
+        Tokens of each sequence that a decode step processes: 1, or those it verifies.
     """
 
     architecture: Architecture
@@ -71,11 +75,13 @@ class SpeedRow:
     batch: int = 1
     context: int = 0
     kv_dtype: str = "fp16"
+    microbatch: int = MICROBATCH_TOKENS
+    verified: int = 1
 
     @property
     def measured_s(self) -> float:
         """Seconds of the whole prompt, or of one step of all sequences."""
-        return (self.tokens if self.is_prefill else self.batch) / self.tokens_per_s
+        return (self.tokens if self.is_prefill else self.batch * self.verified) / self.tokens_per_s
 
 
 def seconds_per_run(row: SpeedRow, hardware: Hardware, engine: EngineProfile) -> float:
@@ -93,13 +99,14 @@ def seconds_per_run(row: SpeedRow, hardware: Hardware, engine: EngineProfile) ->
     )
     cost = CostModel({"target": stack}, hardware, engine)
     if not row.is_prefill:
-        batch = row.batch
-        visible = batch * (row.context + (row.tokens - 1) / 2.0 + 1.0)
-        rows = Rows("decode", batch, batch, visible, visible, batch)
+        batch, n = row.batch, row.verified
+        context = row.context + (row.tokens - 1) / 2.0
+        pairs = batch * n * (context + (n + 1) / 2.0)
+        rows = Rows("decode", batch, batch * n, batch * (context + n), pairs, batch * n)
         return float(cost.step([_whole(stack, rows, "decode")], batch).total_s)
     total_s = 0.0
-    for start in range(0, row.tokens, MICROBATCH_TOKENS):
-        n = min(MICROBATCH_TOKENS, row.tokens - start)
+    for start in range(0, row.tokens, row.microbatch):
+        n = min(row.microbatch, row.tokens - start)
         is_last = start + n >= row.tokens
         context = row.context + start
         rows = Rows("prefill", 1, n, context + n, n * (context + (n + 1) / 2.0), int(is_last))

@@ -6,7 +6,7 @@ ones; a user's YAML works wherever a name does. It may also change an existing o
     extends: h100_sxm
     memory: {bandwidth_gb_s: 1675, source: what if the memory were half as fast}
 
-Mappings are merged key by key, ``null`` removes an optional group. Such a profile says
+Mappings are merged key by key, ``null`` removes a key or an optional group. Such a profile says
 ``calibrated: false`` unless it states otherwise, since nobody measured that device.
 """
 
@@ -179,6 +179,9 @@ def _stand_in(kernels: Mapping[str, Any], own: object, relative: str) -> dict[st
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+            continue
         old = merged.get(key)
         both = isinstance(old, dict) and isinstance(value, dict)
         merged[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
