@@ -9,6 +9,7 @@ from pydantic import Field
 from simspec.core.units import from_gb, from_us, gb, us
 from simspec.hardware.profile import EngineProfile, KernelsInSteps
 from simspec.hardware.schema import ProfileGroup, SourcedGroup
+from simspec.hardware.uncertainty import Sigma, default_errors
 
 HostMicroseconds = Annotated[float, Field(ge=0.0, le=1_000_000.0)]
 
@@ -69,6 +70,19 @@ class SchedulerGroup(SourcedGroup):
     """Whether a request waits until the KV of its whole answer has room."""
 
 
+class UncertaintyGroup(SourcedGroup):
+    """How far predictions of this engine's steps are from measurements that nothing was fitted on.
+
+    A median of ``|predicted / measured - 1|`` over held-out rows is read as
+    ``ln(1 + median) / 0.6745``.
+    """
+
+    model_error: Sigma
+    """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""
+    host_error: Sigma = 0.0
+    """1 sigma of the logarithm of the host times, where ``model_error`` does not hold theirs."""
+
+
 class EngineConfig(ProfileGroup):
     """A whole engine profile."""
 
@@ -81,11 +95,14 @@ class EngineConfig(ProfileGroup):
     """Absent: kernels in a step are as kernels timed alone, grouped products as plain ones."""
     memory: EngineMemoryGroup
     scheduler: SchedulerGroup
+    uncertainty: UncertaintyGroup | None = None
+    """Absent: the error of engines that nobody judged."""
 
 
 def to_engine(config: EngineConfig) -> EngineProfile:
     """Return an engine profile in SI units."""
     host, memory, scheduler = config.host, config.memory, config.scheduler
+    error = config.uncertainty or _unjudged()
     return EngineProfile(
         name=config.name,
         description=config.description,
@@ -107,7 +124,22 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         chunked_prefill=scheduler.chunked_prefill,
         policy=scheduler.policy,
         reserves_output=scheduler.reserves_output,
-        sources={"host": host.source, "memory": memory.source, "scheduler": scheduler.source},
+        sources={
+            "host": host.source,
+            "memory": memory.source,
+            "scheduler": scheduler.source,
+            "uncertainty": error.source,
+        },
+        model_error=error.model_error,
+        host_error=error.host_error,
+    )
+
+
+def _unjudged() -> UncertaintyGroup:
+    defaults = default_errors()
+    return UncertaintyGroup(
+        model_error=defaults.engine.model_error,
+        source=f"No error stated, so that of engines nobody judged. {defaults.source}",
     )
 
 
@@ -149,6 +181,8 @@ def describe_engine(
         "scheduler.chunked_prefill": engine.chunked_prefill,
         "scheduler.policy": engine.policy,
         "scheduler.reserves_output": engine.reserves_output,
+        "uncertainty.model_error": engine.model_error,
+        "uncertainty.host_error": engine.host_error,
     }
     rounded = {k: float(f"{v:.10g}") if type(v) is float else v for k, v in values.items()}
     return rounded, dict(engine.sources)

@@ -53,7 +53,7 @@ _HARDWARE = _Kind(
     "",
     ("memory", "compute", "kernels", "link", "host_link", "power", "price"),
 )
-_ENGINE = _Kind("engine profile", "engines", ("host", "memory", "scheduler"))
+_ENGINE = _Kind("engine profile", "engines", ("host", "memory", "scheduler", "uncertainty"))
 
 
 def hardware_names() -> tuple[str, ...]:

@@ -56,6 +56,11 @@ class KernelFit:
     """Matrix products: seconds per input feature, since a tile adds up its products in steps."""
     quantise_s: float = 0.0
     """Matrix products: seconds per activation that is brought into their format first."""
+    sequence_s: float = 0.0
+    """Decode attention: seconds per sequence and KV head, the set-up of a piece of work."""
+    token_s: float = 0.0
+    """Prefill attention: seconds per prompt token and KV head, whose keys and values are new."""
+    error: FitError = NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)

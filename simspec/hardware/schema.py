@@ -10,8 +10,8 @@ bandwidth of 3.35 GB/s is one written in the wrong unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -31,6 +31,7 @@ from simspec.core.units import (
 )
 from simspec.hardware.profile import (
     AllReduceFit,
+    FitError,
     Hardware,
     KernelFit,
     KernelSet,
@@ -39,6 +40,7 @@ from simspec.hardware.profile import (
     Power,
     Price,
 )
+from simspec.hardware.uncertainty import KernelKind, relative_error
 
 ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
 """Data types a device may multiply in."""
@@ -93,6 +95,19 @@ class Evidence(ProfileGroup):
     """By coefficient, in its unit; a coefficient at a bound or held fixed has none."""
     held_out_error: HeldOutError | None = None
 
+    @model_validator(mode="after")
+    def _errors_are_of_coefficients(self) -> Self:
+        known = type(self).model_fields.keys() - Evidence.model_fields.keys()
+        known |= {"vector_flop_efficiency", "vector_sharpness"} if "vector" in known else set()
+        for name in self.standard_error:
+            if name not in known:
+                raise PydanticCustomError(
+                    "error_of_nothing",
+                    "standard_error.{name}: there is no such coefficient; {choices}",
+                    {"name": name, "choices": nearest(name, sorted(known))},
+                )
+        return self
+
 
 class VectorEntry(ProfileGroup):
     """The matrix-vector kernels that serve products of few rows."""
@@ -132,6 +147,20 @@ class GemmEntry(KernelEntry):
     """Per input feature: a tile adds up its products in steps. Absent: 0."""
     quantise_ns: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
     """Per activation brought into the format of the product before it; absent: 0."""
+
+
+class DecodeEntry(KernelEntry):
+    """Roofline coefficients of attention with few new tokens per sequence."""
+
+    sequence_ns: Annotated[float, Field(ge=0.0, le=10_000.0)] | None = None
+    """Per sequence and KV head, the set-up of a piece of work; absent: 0."""
+
+
+class PrefillEntry(KernelEntry):
+    """Roofline coefficients of attention over prompts."""
+
+    token_ns: Annotated[float, Field(ge=0.0, le=1000.0)] | None = None
+    """Per prompt token and KV head, whose keys and values are new; absent: 0."""
 
 
 class ElementwiseEntry(Evidence):
@@ -189,8 +218,8 @@ class EngineKernelsGroup(FittedGroup):
 
     kv_reads: KvReads | None = None
     gemm: Annotated[dict[GemmKey, GemmEntry], Field(min_length=1)] | None = None
-    decode_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)] | None = None
-    prefill_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)] | None = None
+    decode_attention: Annotated[dict[KvDtype, DecodeEntry], Field(min_length=1)] | None = None
+    prefill_attention: Annotated[dict[KvDtype, PrefillEntry], Field(min_length=1)] | None = None
     elementwise: ElementwiseEntry | None = None
 
 
@@ -199,8 +228,8 @@ class KernelsGroup(FittedGroup):
 
     kv_reads: KvReads = "once_per_pass"
     gemm: Annotated[dict[GemmKey, GemmEntry], Field(min_length=1)]
-    decode_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)]
-    prefill_attention: Annotated[dict[KvDtype, KernelEntry], Field(min_length=1)]
+    decode_attention: Annotated[dict[KvDtype, DecodeEntry], Field(min_length=1)]
+    prefill_attention: Annotated[dict[KvDtype, PrefillEntry], Field(min_length=1)]
     elementwise: ElementwiseEntry
     engines: dict[str, EngineKernelsGroup] = Field(default_factory=dict)
     """Engines with kernels of their own, by the ``kernels`` of their engine profile."""
@@ -277,7 +306,7 @@ class HardwareConfig(ProfileGroup):
 
 def to_hardware(config: HardwareConfig) -> Hardware:
     """Return a profile in SI units."""
-    kernels = config.kernels
+    kernels, calibrated = config.kernels, config.kernels.calibrated
     return Hardware(
         name=config.name,
         description=config.description,
@@ -286,23 +315,50 @@ def to_hardware(config: HardwareConfig) -> Hardware:
         peak_flop_per_s={
             dtype: from_tflops(peak) for dtype, peak in config.compute.dense_peak_tflops.items()
         },
-        gemm={dtype: _kernel_fit(entry) for dtype, entry in kernels.gemm.items()},
-        decode_attention={d: _kernel_fit(e) for d, e in kernels.decode_attention.items()},
-        prefill_attention={d: _kernel_fit(e) for d, e in kernels.prefill_attention.items()},
-        elementwise=_elementwise_fit(kernels.elementwise),
+        gemm=_fits("gemm", kernels.gemm, calibrated),
+        decode_attention=_fits("decode_attention", kernels.decode_attention, calibrated),
+        prefill_attention=_fits("prefill_attention", kernels.prefill_attention, calibrated),
+        elementwise=_elementwise_fit(kernels.elementwise, calibrated),
         kv_reads=kernels.kv_reads,
         link=_link(config.link),
         host_link=_host_link(config.host_link),
         power=_power(config.power),
         price=_price(config.price),
-        calibrated=kernels.calibrated,
+        calibrated=calibrated,
         sources=_sources(config),
         efficiencies_of=kernels.efficiencies_of,
         kernel_sets={name: _kernel_set(group) for name, group in kernels.engines.items()},
     )
 
 
-def _kernel_fit(entry: KernelEntry) -> KernelFit:
+def _fits(
+    kind: KernelKind, entries: Mapping[Any, KernelEntry], calibrated: bool
+) -> dict[str, KernelFit]:
+    return {name: _kernel_fit(kind, entry, calibrated) for name, entry in entries.items()}
+
+
+def _fit_error(kind: KernelKind, entry: Evidence, calibrated: bool) -> FitError:
+    judged = None if entry.held_out_error is None else entry.held_out_error.median
+    return FitError(
+        relative=relative_error(kind, judged, calibrated=calibrated),
+        standard_error=tuple(_in_si(*item) for item in entry.standard_error.items()),
+    )
+
+
+def _in_si(name: str, value: float) -> tuple[str, float]:
+    """Return a coefficient of the YAML as the field of the SI form, whose names share a stem."""
+    units: dict[str, tuple[str, Callable[[float], float]]] = {
+        "_us": ("_s", from_us),
+        "_ns": ("_s", from_ns),
+        "_gb_s": ("_bytes_per_s", from_gb_s),
+    }
+    for suffix, (si_suffix, to_si) in units.items():
+        if name.endswith(suffix):
+            return name.removesuffix(suffix) + si_suffix, to_si(value)
+    return name, value
+
+
+def _kernel_fit(kind: KernelKind, entry: KernelEntry, calibrated: bool) -> KernelFit:
     vector = entry.vector if isinstance(entry, GemmEntry) else None
     product = entry if isinstance(entry, GemmEntry) else None
     tile_rows = 1 if product is None else product.tile_rows or 1
@@ -319,27 +375,31 @@ def _kernel_fit(entry: KernelEntry) -> KernelFit:
         padding_cost=1.0 if padding is None else padding,
         depth_s=0.0 if product is None else from_ns(product.depth_ns or 0.0),
         quantise_s=0.0 if product is None else from_ns(product.quantise_ns or 0.0),
+        sequence_s=from_ns(entry.sequence_ns or 0.0) if isinstance(entry, DecodeEntry) else 0.0,
+        token_s=from_ns(entry.token_ns or 0.0) if isinstance(entry, PrefillEntry) else 0.0,
+        error=_fit_error(kind, entry, calibrated),
     )
 
 
-def _elementwise_fit(entry: ElementwiseEntry) -> KernelFit:
+def _elementwise_fit(entry: ElementwiseEntry, calibrated: bool) -> KernelFit:
     # No FLOP are counted for these kernels, so their efficiency never matters.
     return KernelFit(
         flop_efficiency=1.0,
         bandwidth_efficiency=entry.bandwidth_efficiency,
         overhead_s=from_us(entry.overhead_us),
+        error=_fit_error("elementwise", entry, calibrated),
     )
 
 
 def _kernel_set(group: EngineKernelsGroup) -> KernelSet:
-    def fits(entries: Mapping[str, KernelEntry] | None) -> dict[str, KernelFit] | None:
-        return None if entries is None else {k: _kernel_fit(e) for k, e in entries.items()}
-
+    own, decode, prefill = group.calibrated, group.decode_attention, group.prefill_attention
     return KernelSet(
-        gemm=fits(group.gemm),  # type: ignore[arg-type]  # keys are literals, so strings
-        decode_attention=fits(group.decode_attention),  # type: ignore[arg-type]
-        prefill_attention=fits(group.prefill_attention),  # type: ignore[arg-type]
-        elementwise=None if group.elementwise is None else _elementwise_fit(group.elementwise),
+        gemm=None if group.gemm is None else _fits("gemm", group.gemm, own),
+        decode_attention=None if decode is None else _fits("decode_attention", decode, own),
+        prefill_attention=None if prefill is None else _fits("prefill_attention", prefill, own),
+        elementwise=(
+            None if group.elementwise is None else _elementwise_fit(group.elementwise, own)
+        ),
         kv_reads=group.kv_reads,
         calibrated=group.calibrated,
         efficiencies_of=group.efficiencies_of,
@@ -358,6 +418,7 @@ def _link(config: LinkGroup | None) -> Link | None:
                 latency_s=from_us(entry.latency_us),
                 latency_per_peer_s=from_us(entry.latency_per_peer_us),
                 bandwidth_bytes_per_s=from_gb_s(entry.bandwidth_gb_s),
+                error=_fit_error("all_reduce", entry, calibrated=True),
             )
             for algorithm, entry in config.all_reduce.items()
         },
@@ -480,6 +541,10 @@ def _describe_fit(key: str, fit: KernelFit) -> dict[str, float | str | bool]:
         values[f"{key}.depth_ns"] = _short(ns(fit.depth_s))
     if fit.quantise_s:
         values[f"{key}.quantise_ns"] = _short(ns(fit.quantise_s))
+    if fit.sequence_s:
+        values[f"{key}.sequence_ns"] = _short(ns(fit.sequence_s))
+    if fit.token_s:
+        values[f"{key}.token_ns"] = _short(ns(fit.token_s))
     return values
 
 

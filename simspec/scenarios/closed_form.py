@@ -7,13 +7,16 @@ grow, batches that change. With one sequence both agree (``tests/theory``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from simspec.core.errors import DoesNotFit, Infeasible
+from simspec.cost.forward import CostModel
 from simspec.cost.work import Quantity, Rows
 from simspec.decoding._base import METHODS, Method
 from simspec.decoding.tape import RoundStatistics
 from simspec.scenarios.build import Deployment, memory_facts, require_room
+from simspec.scenarios.uncertainty import Errors, interval_95, sigma_of, sigma_of_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,66 @@ def prefill_time_s(deployment: Deployment, prompt_len: int) -> float:
     return total
 
 
+SIGMAS = ("step_time", "round_time", "tpot", "ttft", "throughput", "speedup")
+"""What :func:`calibration_sigma` says."""
+
+
+def calibration_sigma(
+    deployment: Deployment,
+    batch_size: Quantity,
+    context_len: Quantity,
+    prompt_len: int | None = None,
+    *,
+    errors: Errors | None = None,
+) -> dict[str, Quantity]:
+    """Return how far the errors of the profiles let a prediction be off, by quantity.
+
+    Parameters
+    ----------
+    batch_size, context_len : number or array
+        As for :func:`estimate_round`; arrays give arrays.
+    prompt_len : int, tokens, optional
+        Prompt of ``ttft``, which is absent without one.
+    errors : Errors, optional
+        Of ``deployment.cost``, to ask several times without building its models again.
+
+    Returns
+    -------
+    dict
+        1 sigma of the logarithm of each of :data:`SIGMAS`: 0.1 is 10 %, and 95 % intervals are
+        :func:`simspec.scenarios.uncertainty.interval_95`.
+    """
+
+    def times(cost: CostModel) -> dict[str, Quantity]:
+        altered = replace(deployment, cost=cost)
+        result = estimate_round(altered, batch_size, context_len)
+        found = {"step_time": result.step_time_s, "round_time": result.round_time_s}
+        if prompt_len is not None:
+            found["ttft"] = prefill_time_s(altered, prompt_len)
+        return found
+
+    effects = (errors or Errors(deployment.cost)).effects(times)
+    sigma = {name: sigma_of(effects, name) for name in ("step_time", "round_time")}
+    # The tokens of a round are acceptance, which calibration does not touch.
+    sigma["tpot"] = sigma["throughput"] = sigma["round_time"]
+    if prompt_len is not None:
+        sigma["ttft"] = sigma_of(effects, "ttft")
+    is_plain = deployment.method.max_draft == 0
+    sigma["speedup"] = 0.0 if is_plain else sigma_of_ratio(effects, "step_time", "round_time")
+    return sigma
+
+
+_INTERVALS = {
+    "ttft_ms": "ttft",
+    "tpot_ms": "tpot",
+    "step_time_ms": "step_time",
+    "round_time_ms": "round_time",
+    "speedup": "speedup",
+    "throughput_tokens_per_s": "throughput",
+}
+"""Keys of an estimate that get an interval, and whose sigma it is."""
+
+
 def estimate(
     deployment: Deployment, batch_size: int, context_len: int, prompt_len: int | None = None
 ) -> dict[str, object]:
@@ -126,7 +189,7 @@ def estimate(
     seconds = float(result.round_time_s)
     peak = deployment.peak_flop_per_s
     drafted = stats.drafted_per_round
-    return {
+    values = {
         **_facts(deployment, batch_size, context_len),
         "prompt": prompt_len,
         "ttft_ms": prefill_time_s(deployment, prompt_len) * 1e3,
@@ -150,6 +213,20 @@ def estimate(
         "status": "ok",
         "reason": None,
     }
+    sigma = calibration_sigma(deployment, batch_size, context_len, prompt_len)
+    return with_intervals(values, sigma)
+
+
+def with_intervals(
+    values: Mapping[str, object], sigma: Mapping[str, Quantity]
+) -> dict[str, object]:
+    """Return ``values`` with ``KEY_interval`` behind each key that has one."""
+    result: dict[str, object] = {}
+    for key, value in values.items():
+        result[key] = value
+        if key in _INTERVALS and isinstance(value, float):
+            result[f"{key}_interval"] = interval_95(value, float(sigma[_INTERVALS[key]]))
+    return result
 
 
 def refusal_document(

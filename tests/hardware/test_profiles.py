@@ -168,7 +168,7 @@ def test_engines_load_with_sources(name: str) -> None:
     """Each engine profile is complete and says where its numbers come from."""
     engine = load_engine(name)
     assert engine.name == name
-    assert set(engine.sources) == {"host", "memory", "scheduler"}
+    assert set(engine.sources) == {"host", "memory", "scheduler", "uncertainty"}
     assert all(len(source) > 40 for source in engine.sources.values())
 
 

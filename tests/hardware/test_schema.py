@@ -226,7 +226,7 @@ def test_engine_units_become_si() -> None:
     assert result.host_time_per_step_s == pytest.approx(5e-4)
     assert result.host_time_per_draft_step_s == pytest.approx(2e-4)
     assert result.reserve_bytes == 5e8
-    assert set(result.sources) == {"host", "memory", "scheduler"}
+    assert set(result.sources) == {"host", "memory", "scheduler", "uncertainty"}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_describe_engine_is_the_way_back() -> None:
     values, sources = describe_engine(load_engine("vllm"))
     assert values["host.per_sequence_us"] == 10
     assert values["memory.memory_fraction"] == 0.9
-    assert set(sources) == {"host", "memory", "scheduler"}
+    assert set(sources) == {"host", "memory", "scheduler", "uncertainty"}
 
 
 def test_importing_the_profiles_is_light() -> None:
