@@ -11,9 +11,10 @@ import pytest
 
 from simspec.core.errors import ProfileError
 from simspec.core.yamlio import loads_yaml, parse, parse_mapping
+from simspec.hardware.describe import describe
 from simspec.hardware.engine_schema import EngineConfig, describe_engine, to_engine
 from simspec.hardware.load import load_engine, load_hardware
-from simspec.hardware.schema import HardwareConfig, describe, to_hardware
+from simspec.hardware.schema import HardwareConfig, to_hardware
 
 SOURCE = "made up for a test"
 KERNEL = {"flop_efficiency": 0.5, "bandwidth_efficiency": 0.8, "overhead_us": 4.0}

@@ -70,8 +70,9 @@ def show(
 
     Example: simspec hardware show h100_sxm
     """
+    from simspec.hardware.describe import describe
     from simspec.hardware.load import load_hardware_config
-    from simspec.hardware.schema import describe, to_hardware
+    from simspec.hardware.schema import to_hardware
 
     config = load_hardware_config(name)
     device = to_hardware(config)

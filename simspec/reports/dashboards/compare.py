@@ -105,7 +105,7 @@ def _head(document: Document) -> dict[str, object]:
 
 
 def _sources(document: Document) -> list[tuple[str, list[tuple[str, str]]]]:
-    from simspec.hardware.schema import describe
+    from simspec.hardware.describe import describe
 
     found = []
     for name in dict.fromkeys(str(line["hardware_reference"]) for line in document["methods"]):
