@@ -46,6 +46,7 @@ from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.sweeps.executors._base import EXECUTORS
 from simspec.sweeps.schema import ExecutionConfig, RangeAxis, SweepConfig
+from simspec.validation._base import TABLES
 from simspec.workloads._base import ARRIVALS, IMPORTERS, LENGTHS
 from simspec.workloads.lengths.lognormal import LognormalSide
 from simspec.workloads.profile import load_profile, packaged_profile_path, profile_names
@@ -306,6 +307,30 @@ def packaged() -> str:
     return "\n\n".join(parts)
 
 
+# -- the part of reference/measurements.md ------------------------------------------------
+
+
+def measurement_tables() -> str:
+    """Return a section for each kind of measurement table: what it holds, its columns."""
+    parts = []
+    for name in TABLES.names():
+        reader = TABLES.module(name)
+        numbers = getattr(reader, "NUMBERS", frozenset())
+        rows = [
+            (f"`{column}`", "number" if column in numbers else "text")
+            for column in sorted(reader.COLUMNS)
+        ]
+        more = ", ".join(f"`{column}`" for column in sorted(numbers - reader.COLUMNS))
+        parts += [
+            f"## `{name}`",
+            f"{reader.DESCRIPTION[:1].upper()}{reader.DESCRIPTION[1:]}.",
+            table(["column", "holds"], rows),
+            *([f"Read where they are there: {more}."] if more else []),
+            markdown(first_paragraph(reader)),
+        ]
+    return "\n\n".join(parts)
+
+
 # -- the parts of reference/cli.md and api.md ----------------------------------------------
 
 
@@ -406,6 +431,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "packaged": packaged,
     "commands": commands,
     "interface": interface,
+    "measurement_tables": measurement_tables,
 }
 
 
