@@ -17,9 +17,10 @@ from simspec.core.errors import ConfigError, nearest
 from simspec.scenarios.build import Place, blame
 from simspec.scenarios.schema import StrictModel
 
-ClaimQuantity: TypeAlias = Literal["speedup", "extra_weights_gb", "kv_caches"]
-"""``extra_weights_gb``: 10^9 bytes over all ranks. ``kv_caches``: KV bytes per token of target and
-method together, over those of the target alone: 1 is a shared cache, 2 would be a full copy."""
+ClaimQuantity: TypeAlias = Literal["speedup", "extra_weights_gb", "extra_kv_gb", "kv_caches"]
+"""``extra_weights_gb``, ``extra_kv_gb``: 10^9 bytes over all ranks, the latter of ``tokens`` tokens.
+``kv_caches``: KV bytes per token of target and method together, over those of the target alone: 1 is
+a shared cache, 2 would be a full copy."""
 
 
 class ClaimConfig(StrictModel):
@@ -33,6 +34,8 @@ class ClaimConfig(StrictModel):
     """Label of the line it is about."""
     quantity: ClaimQuantity | None = None
     """What is claimed; nothing simspec computes when not given."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens that ``extra_kv_gb`` is of."""
     low: float | None = Field(default=None, ge=0)
     """Least value that fits the claim."""
     high: float | None = Field(default=None, ge=0)
@@ -47,6 +50,8 @@ class ClaimConfig(StrictModel):
             raise ValueError("a claim with a quantity needs low, high or both, and only such a one")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        if (self.tokens is not None) != (self.quantity == "extra_kv_gb"):
+            raise ValueError("extra_kv_gb needs tokens, and only that quantity has them")
         if self.quantity is None and not self.because:
             raise ValueError("a claim without a quantity says why it is not judged; add because")
         return self
@@ -94,7 +99,7 @@ def judged(
 def _judged(
     claim: ClaimConfig, rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]
 ) -> dict[str, Any]:
-    values = _values(claim.quantity, rows, summary)
+    values = _values(claim, rows, summary)
     verdicts = [(batch, value, claim.verdict(value)) for batch, value in values]
     holds = [batch for batch, _, verdict in verdicts if verdict == "holds"]
     distinct = {verdict for _, _, verdict in verdicts}
@@ -119,15 +124,19 @@ def _judged(
 
 
 def _values(
-    quantity: ClaimQuantity | None,
+    claim: ClaimConfig,
     rows: Sequence[Mapping[str, Any]],
     summary: Mapping[str, Any],
 ) -> list[tuple[int | None, float]]:
+    quantity, tp = claim.quantity, summary["tp"]
     if quantity is None:
         return []
     if quantity == "speedup":
         return [(row["batch"], row["speedup"]) for row in rows if row["status"] == "ok"]
     if quantity == "extra_weights_gb":
         return [(None, summary["extra_weights_bytes_all_ranks"] / 1e9)]
+    if quantity == "extra_kv_gb":
+        per_token = summary["extra_kv_bytes_per_token"] * tp
+        return [(None, per_token * (claim.tokens or 0) / 1e9)]
     own = summary["kv_bytes_per_token"]
     return [(None, own / (own - summary["extra_kv_bytes_per_token"]))]

@@ -256,7 +256,7 @@ def _print_claims(claims: list[dict[str, Any]]) -> None:
 
 
 def _value(claim: dict[str, Any]) -> str:
-    unit = {"speedup": "×", "extra_weights_gb": " GB", "kv_caches": " caches"}
+    unit = {"speedup": "×", "extra_weights_gb": " GB", "extra_kv_gb": " GB", "kv_caches": " caches"}
     values = claim["values"]
     if not values:
         return "–"

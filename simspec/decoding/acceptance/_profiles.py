@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from simspec.core.errors import ProfileError, nearest
 from simspec.core.yamlio import load_yaml, parse
+from simspec.cost.work import Stack
 from simspec.decoding._base import (
     ACCEPTANCE_MODELS,
     METHODS,
@@ -17,6 +18,7 @@ from simspec.decoding._base import (
     AcceptanceProcess,
 )
 from simspec.decoding.acceptance._shorthand import parse_acceptance
+from simspec.models.hf_config import catalog_names, load_model
 
 FOLDER = Path(__file__).parent / "profiles"
 
@@ -89,14 +91,22 @@ class AcceptanceProfile(BaseModel):
         return self.acceptance_config().at(self.options.get("exit_layer"))
 
     def mean_tokens_as_measured(self) -> tuple[int | None, float | None]:
-        """Return K and tokens per round of the measured settings, at threshold 0.
+        """Return the draft depth and tokens per round of the measured settings, at threshold 0.
 
-        None and None where the settings are not those of a chain of K drafts.
+        Of a tree whose rates are known by rank it is what the method makes of them on its target;
+        None and None where that target is not in the catalog of models.
         """
         drafts = self.options.get("num_speculative_tokens")
-        if not isinstance(drafts, int):
+        drafts = self.acceptance.get("num_speculative_tokens", drafts)
+        if isinstance(drafts, int):
+            return drafts, self.process().statistics(drafts, 0.0).tokens_per_round
+        if self.target not in catalog_names():
             return None, None
-        return drafts, self.process().statistics(drafts, 0.0).tokens_per_round
+        arch = load_model(self.target)
+        stack = Stack("target", arch.blocks, arch.hidden_size, arch.vocab_size, "bf16", "bf16", 1)
+        config = METHODS.parse({"name": self.method, **self.options})
+        statistics = config.build(stack).statistics(self.process())
+        return statistics.accepted_pmf.size - 1, statistics.tokens_per_round
 
 
 @cache
