@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import typer
 
 from simspec.cli import _options as opt
-from simspec.cli._output import JSON_OPTION, note, print_json, print_pairs
+from simspec.cli._output import JSON_OPTION, format_value, note, print_json, print_pairs
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +34,8 @@ def estimate(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Estimate steady decoding of one batch: time per token, speedup, memory.
+
+    Intervals hold 95 % of what the errors of the profiles allow; acceptance is taken as given.
 
     Example: simspec estimate --hardware h100_sxm --model llama-3.1-8b --batch 8 --context 1024
     --method kangaroo --exit-layer 2 --num-speculative-tokens 6 --confidence-threshold 0
@@ -67,4 +71,18 @@ def estimate(
     if as_json:
         print_json(values)
     else:
-        print_pairs("Closed-form estimate", values)
+        print_pairs("Closed-form estimate (95 % from calibration)", with_spans(values))
+
+
+def with_spans(values: Mapping[str, object]) -> dict[str, object]:
+    """Return a result with each interval beside its value: ``7.82 (6.9–8.9)``."""
+    told: dict[str, object] = {}
+    for key, value in values.items():
+        if key.endswith("_interval"):
+            continue
+        span = values.get(f"{key}_interval")
+        low, high = span if isinstance(span, list) else (None, None)
+        told[key] = value
+        if low is not None and low < high:
+            told[key] = f"{format_value(value)} ({format_value(low)}–{format_value(high)})"
+    return told
