@@ -209,18 +209,16 @@ def eagle_1_rounds(engine: str) -> dict[int, float]:
 
 
 def test_eagle_1_on_vllm_by_draft_length() -> None:
-    """TPOT within 5 % at 2 to 7 drafts, given the tokens per step that were measured.
+    """TPOT within 2 % at 2 to 7 drafts, given the tokens per step that were measured; best at 3.
 
-    vllm-project/vllm#20780: Llama-3.1-8B, batch 1, MT-Bench. The engine's host times were set with
-    this series in view, so it is a check of the rounds' bookkeeping, not of the engine. The two
-    best lengths are 2 and 3, within 2 % of each other here as there.
+    vllm-project/vllm#20780: Llama-3.1-8B, batch 1, MT-Bench. The engine's three host times were
+    fitted to this series, so what is checked is that rounds grow by a line in the draft length.
     """
     rounds = eagle_1_rounds("vllm")
     tpot = {k: rounds[k] / TOKENS[k] for k in TOKENS}
     for num_drafts, measured in TPOT_MS.items():
-        assert tpot[num_drafts] == pytest.approx(measured, rel=0.05)
-    assert sorted(tpot, key=tpot.__getitem__)[:2] in ([2, 3], [3, 2])
-    assert tpot[7] > tpot[4] > tpot[3]
+        assert tpot[num_drafts] == pytest.approx(measured, rel=0.02)
+    assert min(tpot, key=tpot.__getitem__) == min(TPOT_MS, key=TPOT_MS.__getitem__) == 3
 
 
 def test_a_draft_token_needs_the_host_too() -> None:
@@ -235,6 +233,6 @@ def test_a_draft_token_needs_the_host_too() -> None:
     )
     assert measured == pytest.approx(0.73, abs=0.01)
     assert without < 0.6 < measured
-    assert with_host == pytest.approx(measured, abs=0.2)
+    assert with_host == pytest.approx(measured, rel=0.05)
     host_ms = 1e3 * load_engine("vllm").host_time_per_draft_step_s
     assert with_host - without == pytest.approx(host_ms)
