@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simspec.calibration.robust import Array, HeldOut
-from simspec.core.units import from_gb_s, from_us
+from simspec.core.units import from_gb_s, from_ns, from_us
 from simspec.hardware.profile import AllReduceFit, KernelFit
 
 LOSS_SCALE = 0.05
@@ -31,6 +31,8 @@ class Fitted:
         Errors on the other half.
     num_resident : int
         Rows left out because they were timed from the cache.
+    tile_rows : tuple of int
+        Matrix products: the tiles that ``padding_cost`` belongs to.
     """
 
     values: Mapping[str, float]
@@ -38,6 +40,7 @@ class Fitted:
     rows: int
     judged: HeldOut
     num_resident: int = 0
+    tile_rows: tuple[int, ...] = ()
 
     def kernel_fit(self) -> KernelFit:
         """Return the coefficients of a kernel in SI units."""
@@ -46,6 +49,12 @@ class Fitted:
             bandwidth_efficiency=self.values["bandwidth_efficiency"],
             overhead_s=from_us(self.values["overhead_us"]),
             sharpness=self.values.get("sharpness", float("inf")),
+            tile_rows=self.tile_rows or 1,
+            padding_cost=self.values.get("padding_cost", 1.0),
+            depth_s=from_ns(self.values.get("depth_ns", 0.0)),
+            quantise_s=from_ns(self.values.get("quantise_ns", 0.0)),
+            sequence_s=from_ns(self.values.get("sequence_ns", 0.0)),
+            token_s=from_ns(self.values.get("token_ns", 0.0)),
         )
 
     def all_reduce_fit(self) -> AllReduceFit:
@@ -71,6 +80,8 @@ def yaml_table(kind: str, fits: Mapping[str, Fitted], *, indent: int) -> list[st
     for name, fitted in fits.items():
         lines.append(f"{pad}  {name}:")
         lines += [f"{pad}    {key}: {_number(value)}" for key, value in fitted.values.items()]
+        if fitted.tile_rows:
+            lines.append(f"{pad}    tile_rows: [{', '.join(map(str, fitted.tile_rows))}]")
         lines.append(f"{pad}    rows: {fitted.rows}")
         if fitted.standard_error:
             errors = ", ".join(

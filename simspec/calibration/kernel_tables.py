@@ -17,7 +17,7 @@ Rows are left out by what they *are*, never by how badly a model fits them:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,7 @@ MAX_BATCH = 512
 HEAD_DIM = 128
 NO_CACHE_EFFECT_S = 1e-6
 
-GEMM_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
+GEMM_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0), "fp4": ("nvfp4", 0.5625)}
 """Table name and bytes of a weight, and of an activation entering the product."""
 _KV_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
 _ACTIVATION_BYTES = 2.0
@@ -54,6 +54,8 @@ class KernelRows:
         Rows of one shape share a name.
     is_resident : array (n,), bool
         Timed from the cache; not to be fitted.
+    heads : array (n,), optional
+        Attention: KV heads of all sequences of a decode, of all tokens of a prefill.
     """
 
     flop: Array
@@ -61,6 +63,28 @@ class KernelRows:
     measured_s: Array
     groups: tuple[str, ...]
     is_resident: Mask
+    heads: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProductRows(KernelRows):
+    """Measured matrix products ``[num_rows x in_features] [in_features x n]``."""
+
+    num_rows: Array = field(kw_only=True)
+    in_features: Array = field(kw_only=True)
+
+    def kept(self) -> ProductRows:
+        """Return the rows that were not timed from the cache."""
+        keep = ~self.is_resident
+        return ProductRows(
+            flop=self.flop[keep],
+            num_bytes=self.num_bytes[keep],
+            measured_s=self.measured_s[keep],
+            groups=tuple(g for g, kept in zip(self.groups, keep, strict=True) if kept),
+            is_resident=self.is_resident[keep],
+            num_rows=self.num_rows[keep],
+            in_features=self.in_features[keep],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +141,7 @@ def kv_dtypes(table: pd.DataFrame) -> tuple[str, ...]:
     return tuple(name for name, (written, _) in _KV_DTYPES.items() if written in present)
 
 
-def gemm_rows(table: pd.DataFrame, dtype: str, *, l2_bytes: float) -> KernelRows:
+def gemm_rows(table: pd.DataFrame, dtype: str, *, l2_bytes: float) -> ProductRows:
     """Return matrix products of ``m`` tokens with ``[k x n]`` weights.
 
     ``2 m k n`` FLOP and ``k n b_w + m (k b_in + n b_out)`` bytes, outputs in 16 bit.
@@ -128,12 +152,14 @@ def gemm_rows(table: pd.DataFrame, dtype: str, *, l2_bytes: float) -> KernelRows
     ]
     m, n, k = (_column(rows, name) for name in ("m", "n", "k"))
     weight_bytes = k * n * width
-    return KernelRows(
+    return ProductRows(
         flop=2.0 * m * k * n,
         num_bytes=weight_bytes + m * (k * width + n * _ACTIVATION_BYTES),
         measured_s=_column(rows, "latency_ms") * 1e-3,
         groups=_names(rows, "n", "k"),
         is_resident=GEMM_WEIGHT_COPIES * weight_bytes <= l2_bytes,
+        num_rows=m,
+        in_features=k,
     )
 
 
@@ -157,6 +183,7 @@ def decode_rows(
         measured_s=_column(rows, "latency_ms") * 1e-3,
         groups=_names(rows, "num_heads", "num_key_value_heads", "batch_size"),
         is_resident=(kv_bytes <= l2_bytes) & takes_long,
+        heads=batch * _column(rows, "num_key_value_heads"),
     )
 
 
@@ -178,6 +205,7 @@ def prefill_rows(table: pd.DataFrame, dtype: str) -> KernelRows:
         measured_s=_column(rows, "latency_ms") * 1e-3,
         groups=_names(rows, "num_heads", "num_key_value_heads", "batch_size"),
         is_resident=np.zeros(len(rows), dtype=np.bool_),
+        heads=tokens * _column(rows, "num_key_value_heads"),
     )
 
 

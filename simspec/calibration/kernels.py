@@ -1,13 +1,18 @@
 """Fit a device's roofline coefficients to measured kernels.
 
 For each kind of kernel and data type the form of :class:`simspec.hardware.profile.KernelFit`,
-``smooth_max(flop / (peak e_f), bytes / (bandwidth e_b); s) + overhead``, and for all-reduce the
-faster of a one-shot and a ring, is fitted to one half of the shapes and judged on the other
+``smooth_max(flop / (peak e_f), bytes / (bandwidth e_b); s) + overhead``, for matrix products with
+the terms of :mod:`simspec.calibration.products`, and for all-reduce the faster of a one-shot and
+a ring, is fitted to one half of the shapes and judged on the other
 (:mod:`simspec.calibration.robust`); which rows take part is decided in
 :mod:`simspec.calibration.kernel_tables`. Decode attention is fitted with the plain maximum and
 the prefill kernel's FLOP efficiency: its time does not change with the number of query heads
 that share a KV head (8 to 64 of them within 1 % on an H100), so the rows say nothing about
 FLOP, and a smooth maximum would charge a verify pass for query tokens that cost nothing.
+
+Attention has one more term for each KV head: of a decode, per sequence, since each is a piece of
+work that some multiprocessor sets up (15 to 27 ns of all of an H100's together, 2 to 4 us of
+one's); of a prefill, per token, whose keys and values are new and go into the cache first.
 
 ``simspec calibrate kernels TABLES PROFILE`` prints the YAML to paste into a profile.
 """
@@ -23,9 +28,10 @@ import numpy as np
 from simspec.calibration import kernel_tables as tables
 from simspec.calibration.collectives import fit_all_reduce
 from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors, yaml_table
+from simspec.calibration.products import fit_product
 from simspec.calibration.robust import Array, Coefficient, Mask, fit_and_judge
 from simspec.core.errors import CalibrationError
-from simspec.core.units import from_us
+from simspec.core.units import from_ns, from_us
 from simspec.cost.roofline import smooth_max
 from simspec.hardware.load import load_hardware_config
 from simspec.hardware.profile import Hardware
@@ -37,6 +43,8 @@ _BANDWIDTH_EFFICIENCY = Coefficient("bandwidth_efficiency", *_EFFICIENCY, start=
 # No kernel of a captured graph is over sooner than about a microsecond after its predecessor.
 _OVERHEAD = Coefficient("overhead_us", 1.0, 1000.0, start=5.0)
 _SHARPNESS = Coefficient("sharpness", 1.0, 50.0, start=3.0)
+_SEQUENCE = Coefficient("sequence_ns", 0.0, 1000.0, start=10.0)
+_TOKEN = Coefficient("token_ns", 0.0, 100.0, start=0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +110,11 @@ def fit_device(folder: Path, engine: str, *, profile: str | None = None) -> Devi
 def _fit_gemm(folder: Path, engine: str, device: Hardware, l2_bytes: float) -> dict[str, Fitted]:
     table = tables.read_table(folder, "gemm", engine)
     return {
-        dtype: fit_kernel(
+        dtype: fit_product(
             tables.gemm_rows(table, dtype, l2_bytes=l2_bytes),
             device.peak_flop_per_s[dtype],
             device.memory_bandwidth_bytes_per_s,
+            is_quantised=dtype not in ("bf16", "fp16"),
             what=f"{device.name} {dtype} GEMM",
         )
         for dtype in tables.gemm_dtypes(table)
@@ -120,6 +129,7 @@ def _fit_prefill(folder: Path, engine: str, device: Hardware) -> dict[str, Fitte
             tables.prefill_rows(table, dtype),
             device.peak_flop_per_s["bf16"],
             device.memory_bandwidth_bytes_per_s,
+            per_head=_TOKEN,
             what=f"{device.name} {dtype} prefill attention",
         )
         for dtype in tables.kv_dtypes(table)
@@ -137,6 +147,7 @@ def _fit_decode(
             device.peak_flop_per_s["bf16"],
             bandwidth,
             flop_efficiency=prefill[dtype].values["flop_efficiency"],
+            per_head=_SEQUENCE,
             what=f"{device.name} {dtype} decode attention",
         )
         for dtype in tables.kv_dtypes(table)
@@ -164,6 +175,7 @@ def fit_kernel(
     *,
     what: str,
     flop_efficiency: float | None = None,
+    per_head: Coefficient | None = None,
 ) -> Fitted:
     """Fit a kernel to one half of its groups of rows and judge it on the other.
 
@@ -177,6 +189,8 @@ def fit_kernel(
         For messages.
     flop_efficiency : float, optional
         Held at this value, with the plain maximum; only bandwidth and overhead are fitted.
+    per_head : Coefficient, optional
+        Nanoseconds added for each of ``rows.heads``, as one more coefficient.
 
     Raises
     ------
@@ -191,14 +205,18 @@ def fit_kernel(
         coefficients = [_FLOP_EFFICIENCY, _BANDWIDTH_EFFICIENCY, _OVERHEAD, _SHARPNESS]
     else:
         coefficients = [_BANDWIDTH_EFFICIENCY, _OVERHEAD]
+    heads = np.zeros_like(compute_s) if rows.heads is None else rows.heads[keep]
+    if per_head is not None:
+        coefficients.append(per_head)
 
     def predict(values: Array, chosen: Mask) -> Array:
+        head_s = 0.0 if per_head is None else from_ns(float(values[-1])) * heads[chosen]
         if flop_efficiency is None:
-            e_f, e_b, overhead_us, sharpness = values
+            e_f, e_b, overhead_us, sharpness = values[:4]
         else:
-            (e_b, overhead_us), e_f, sharpness = values, flop_efficiency, np.inf
+            (e_b, overhead_us), e_f, sharpness = values[:2], flop_efficiency, np.inf
         roof = smooth_max(compute_s[chosen] / e_f, memory_s[chosen] / e_b, float(sharpness))
-        return np.asarray(roof + from_us(float(overhead_us)), dtype=np.float64)
+        return np.asarray(roof + from_us(float(overhead_us)) + head_s, dtype=np.float64)
 
     estimate, judged, num_rows = fit_and_judge(
         predict,

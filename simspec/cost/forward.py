@@ -26,7 +26,7 @@ from simspec.core.errors import ConfigError, nearest
 from simspec.cost.collectives._base import device_link
 from simspec.cost.operators._base import RowKernel, gemm_compute_dtype
 from simspec.cost.operators._pairs import PairKernel
-from simspec.cost.roofline import Bound, kernel_seconds, larger
+from simspec.cost.roofline import Bound, attention_seconds, larger
 from simspec.cost.segment import NOTHING, RowTable, Segment, Totals, head_table
 from simspec.cost.work import Pass, Phase, Quantity, Rows, Stack
 from simspec.hardware.profile import EngineProfile, Hardware
@@ -274,7 +274,9 @@ class CostModel:
             launches += segment.attention_launches[group.kind]
             for kernel, count in segment.attention[group.kind]:
                 kernel_flop, kernel_bytes = kernel.work(group)
-                seconds += count * kernel_seconds(kernel_flop, kernel_bytes, kernel.rate)
+                seconds += count * attention_seconds(
+                    group.num_sequences, group.num_tokens, kernel_flop, kernel_bytes, kernel.rate
+                )
                 flop += count * kernel_flop
                 num_bytes += count * kernel_bytes
         if logit_rows:
@@ -300,7 +302,9 @@ class CostModel:
         for group in rows:
             for kernel, count in segment.attention[group.kind]:
                 kernel_flop, kernel_bytes = kernel.work(group)
-                kernel_s = kernel_seconds(kernel_flop, kernel_bytes, kernel.rate)
+                kernel_s = attention_seconds(
+                    group.num_sequences, group.num_tokens, kernel_flop, kernel_bytes, kernel.rate
+                )
                 totals = Totals(count * kernel_s, 0.0, count * kernel_flop, count * kernel_bytes)
                 parts.append((totals, count, group.num_tokens > 0))
         if np.any(logit_rows > 0):

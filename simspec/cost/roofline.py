@@ -46,7 +46,10 @@ class KernelRate:
     padding_cost: float = 1.0
     """What a row that only fills a tile costs, in rows."""
     row_s: float = 0.0
-    """Per row, besides the roofline: activations brought into the format of the product."""
+    """Per row, besides the roofline: activations brought into the format of the product, keys and
+    values that are new."""
+    sequence_s: float = 0.0
+    """Per sequence, besides the roofline: set-up of attention."""
 
 
 def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> KernelRate:
@@ -131,6 +134,21 @@ def kernel_seconds(flop: Quantity, num_bytes: Quantity, rate: KernelRate) -> Qua
     """Return the seconds of one launch that does ``flop`` and moves ``num_bytes``."""
     roof = smooth_max(flop / rate.flop_per_s, num_bytes / rate.bytes_per_s, rate.sharpness)
     return roof + rate.overhead_s
+
+
+def attention_seconds(
+    num_sequences: Quantity,
+    num_tokens: Quantity,
+    flop: Quantity,
+    num_bytes: Quantity,
+    rate: KernelRate,
+) -> Quantity:
+    """Return the seconds of one attention kernel over a row group.
+
+    :func:`kernel_seconds` with what each sequence and each new token costs besides.
+    """
+    beside_s = num_sequences * rate.sequence_s + num_tokens * rate.row_s
+    return kernel_seconds(flop, num_bytes, rate) + beside_s
 
 
 def rows_with_padding(rows: npt.NDArray[np.float64], rate: KernelRate) -> npt.NDArray[np.float64]:

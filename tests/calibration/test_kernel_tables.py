@@ -56,6 +56,13 @@ def test_gemm_work_is_what_the_cost_model_counts(dtype: str) -> None:
     assert rows.measured_s[0] == pytest.approx(1e-4)
 
 
+def test_nvfp4_rows_have_their_scales_in_their_bytes() -> None:
+    """4.5 bits a weight and a quantised activation, 2 bytes an output."""
+    rows = tables.gemm_rows(gemm_table(gemm_dtype="nvfp4"), "fp4", l2_bytes=0.0)
+    assert rows.num_bytes[0] == 6144 * 4096 * 0.5625 + 7 * (4096 * 0.5625 + 6144 * 2)
+    assert (rows.num_rows[0], rows.in_features[0]) == (7, 4096)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])
 def test_attention_work_is_what_the_cost_model_counts(dtype: str) -> None:
     """Decode and prefill rows count as the attention operator counts the same sequences."""

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
-from simspec.calibration.kernel_tables import KernelRows
+from simspec.calibration.kernel_tables import KernelRows, ProductRows
 from simspec.calibration.kernels import fit_device, fit_kernel, tables_of
+from simspec.calibration.products import TILE_ROWS, fit_product
+from simspec.calibration.robust import Coefficient
 from simspec.core.errors import CalibrationError, ProfileError
 from simspec.core.rng import stream
-from simspec.cost.roofline import KernelRate, kernel_seconds
+from simspec.cost.roofline import KernelRate, kernel_seconds, product_seconds
 from simspec.hardware.load import load_hardware_config
 from tests.helpers.shared import shared
 
@@ -26,6 +28,7 @@ FOLDERS = {
     "h200_sxm": "h200_sxm",
     "a100_sxm_80gb": "a100_sxm",
     "l40s": "l40s",
+    "b200_sxm": "b200_sxm",
 }
 """Tables each calibrated profile was fitted to."""
 
@@ -104,6 +107,67 @@ def test_a_held_flop_efficiency_is_kept_with_the_plain_maximum() -> None:
     assert abs(fitted.values["bandwidth_efficiency"] - 0.88) < 4 * error
 
 
+def synthetic_products(seed: int, noise: float) -> ProductRows:
+    """Return fp8 products of a device whose tiles, depth and quantisation cost something."""
+    rng = stream(seed, "synthetic products")
+    base = synthetic(seed, noise=0.0)
+    shapes = [(n, k) for n in range(1024, 17408, 2048) for k in range(1024, 17408, 2048)]
+    m, k = np.array(
+        [(m, k) for _, k in shapes for m in (1, 17, 100, 257, 1024, 4097)], dtype=float
+    ).T
+    n = np.array([n for n, _ in shapes for _ in range(6)], dtype=float)
+    rate = KernelRate(PEAK * 0.7, BANDWIDTH * 0.9, 5e-6, 3.0, tile_rows=TILE_ROWS, padding_cost=2.0)
+    flop, num_bytes = 2 * m * n * k, n * k + m * (k + 2 * n)
+    seconds = product_seconds(m, flop, num_bytes, rate) + 0.4e-9 * k + 2.5e-12 * m * k
+    return ProductRows(
+        flop=flop,
+        num_bytes=num_bytes,
+        measured_s=np.asarray(seconds) * np.exp(noise * rng.standard_normal(m.size)),
+        groups=base.groups,
+        is_resident=base.is_resident,
+        num_rows=m,
+        in_features=k,
+    )
+
+
+def test_products_give_back_what_padding_depth_and_quantisation_cost() -> None:
+    """All seven coefficients lie within 4 of their standard errors, in nanoseconds and rows."""
+    rows = synthetic_products(7, noise=0.02)
+    fitted = fit_product(rows, PEAK, BANDWIDTH, is_quantised=True, what="synthetic")
+    true = {
+        "flop_efficiency": 0.7, "bandwidth_efficiency": 0.9, "overhead_us": 5.0, "sharpness": 3.0,
+        "depth_ns": 0.4, "quantise_ns": 0.0025, "padding_cost": 2.0,
+    }  # fmt: skip
+    assert fitted.values.keys() == true.keys()
+    for name, value in true.items():
+        assert abs(fitted.values[name] - value) < 4 * fitted.standard_error[name], name
+    assert fitted.judged.median == pytest.approx(0.674 * 0.02, rel=0.30)
+    kernel = fitted.kernel_fit()
+    assert kernel.tile_rows == TILE_ROWS
+    assert kernel.quantise_s == pytest.approx(fitted.values["quantise_ns"] * 1e-9)
+
+
+def test_sixteen_bit_products_have_neither_padding_nor_quantisation() -> None:
+    """A bf16 fit has the roofline and its depth, and runs any number of rows at once."""
+    rows = synthetic_products(8, noise=0.02)
+    fitted = fit_product(rows, PEAK, BANDWIDTH, is_quantised=False, what="synthetic")
+    assert fitted.values.keys() == {*TRUE, "depth_ns"}
+    assert fitted.kernel_fit().tile_rows == 1
+
+
+def test_what_each_head_costs_is_fitted_where_asked() -> None:
+    """15 ns for each sequence and KV head are found beside the roofline."""
+    clean = synthetic(9, noise=0.0)
+    heads = np.arange(clean.flop.size) % 7 * 400.0
+    rows = replace(clean, measured_s=clean.measured_s + 15e-9 * heads, heads=heads)
+    fitted = fit_kernel(
+        rows, PEAK, BANDWIDTH, what="synthetic",
+        per_head=Coefficient("sequence_ns", 0.0, 1000.0, start=1.0),
+    )  # fmt: skip
+    assert fitted.values["sequence_ns"] == pytest.approx(15.0, rel=1e-2)
+    assert fitted.kernel_fit().sequence_s == pytest.approx(15e-9, rel=1e-2)
+
+
 def test_no_rows_is_an_error_with_the_kernels_name() -> None:
     """A table with nothing to fit says which kernel it was."""
     rows = synthetic(6)
@@ -113,22 +177,37 @@ def test_no_rows_is_an_error_with_the_kernels_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "target"),
-    [("h100_sxm", 0.055), ("h200_sxm", 0.055), ("l40s", 0.084), ("a100_sxm_80gb", 0.093)],
+    ("profile", "gemm", "quantised"),
+    [
+        ("h100_sxm", 0.05, 0.07),
+        ("h200_sxm", 0.05, 0.07),
+        ("l40s", 0.08, 0.08),
+        ("a100_sxm_80gb", 0.08, 0.08),
+        ("b200_sxm", 0.08, 0.08),
+    ],
 )
-def test_measured_gemm_is_met_on_shapes_never_seen(profile: str, target: float) -> None:
-    """The held-out median error of bf16 GEMM reaches what a 3-coefficient roofline can do."""
+def test_measured_kernels_are_met_on_shapes_never_seen(
+    profile: str, gemm: float, quantised: float
+) -> None:
+    """Held-out median errors: products within 5 to 8 %, attention within 10 and 12 %; and the
+    profile holds what the tables give."""
     fits = fit_device(shared(f"measured/kernels/{FOLDERS[profile]}"), "vllm", profile=profile)
-    assert fits.gemm["bf16"].judged.median <= target
-    assert fits.gemm["bf16"].judged.rows > 1000
-    for kind in (fits.decode_attention, fits.prefill_attention):
-        assert kind["bf16"].judged.median <= 0.09
+    for name, fitted in fits.gemm.items():
+        assert fitted.judged.median <= (gemm if name == "bf16" else quantised), name
+        assert fitted.judged.rows > 1000
+    for name, fitted in fits.decode_attention.items():
+        assert fitted.judged.median <= 0.10, name
+    for name, fitted in fits.prefill_attention.items():
+        assert fitted.judged.median <= 0.12, name
 
     kept = load_hardware_config(profile).kernels
-    for name, fitted in fits.gemm.items():
-        entry = kept.gemm[name]
-        for coefficient, value in fitted.values.items():
-            assert getattr(entry, coefficient) == pytest.approx(value, rel=2e-3), coefficient
+    for kind in ("gemm", "decode_attention", "prefill_attention"):
+        for name, fitted in getattr(fits, kind).items():
+            entry = getattr(kept, kind)[name]
+            for coefficient, value in fitted.values.items():
+                assert getattr(entry, coefficient) == pytest.approx(value, rel=2e-3, abs=1e-6), (
+                    kind, name, coefficient
+                )  # fmt: skip
 
 
 def test_other_engines_tables_are_fitted_too() -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import yaml
 
+from simspec.cost.operators import attention
 from simspec.cost.operators._base import Place
 from simspec.cost.operators.moe import kernels
 from simspec.cost.roofline import KernelRate, product_seconds, rows_with_padding
+from simspec.cost.work import Pass
 from simspec.hardware.load import load_hardware, load_hardware_config
 from simspec.hardware.profile import KernelFit
-from tests.cost.factory import BANDWIDTH, DENSE, MIXTURE, PEAK, hardware, stack
+from tests.cost.factory import BANDWIDTH, DENSE, MIXTURE, PEAK, hardware, model, rows, stack
 
 TILES = KernelRate(PEAK, BANDWIDTH, 0.0, float("inf"), tile_rows=(16, 64, 128, 256))
 
@@ -59,9 +61,9 @@ def test_depth_and_quantisation_are_added_once_each():
     """A product over k inputs takes k depth_s longer, and k quantise_s more for each row."""
     plain = gemm(KernelFit(1.0, 1.0, 3e-6)).kernel("p", 4096, 1024)
     more = gemm(KernelFit(1.0, 1.0, 3e-6, depth_s=1e-10, quantise_s=2e-12)).kernel("p", 4096, 1024)
-    for rows in (1, 100):
-        extra = more.seconds(rows) - plain.seconds(rows)
-        assert extra == pytest.approx(4096 * 1e-10 + rows * 4096 * 2e-12)
+    for num_rows in (1, 100):
+        extra = more.seconds(num_rows) - plain.seconds(num_rows)
+        assert extra == pytest.approx(4096 * 1e-10 + num_rows * 4096 * 2e-12)
 
 
 def test_experts_of_a_token_quantise_its_input_once():
@@ -74,6 +76,32 @@ def test_experts_of_a_token_quantise_its_input_once():
     extra = {name: more[name].seconds(10) - plain[name].seconds(10) for name in plain}
     assert extra["experts_up"] == pytest.approx(10 * 1024 * 1e-9)
     assert extra["experts_down"] == pytest.approx(10 * 2 * 512 * 1e-9)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_decode_pays_for_each_sequence_and_kv_head_of_a_rank(tp):
+    """Not for each token: a verify pass of 5 tokens sets up as much as a decode of 1."""
+    device = replace(
+        hardware(), decode_attention={"bf16": KernelFit(1.0, 1.0, 0.0, sequence_s=1e-6)}
+    )
+    place = Place("block", DENSE, stack((DENSE,), tp=tp), device)
+    free = Place("block", DENSE, stack((DENSE,), tp=tp), hardware())
+    for new in (1, 5):
+        group = rows(300, new, batch=6)
+        seconds = [
+            next(k for k in attention.kernels(p) if k.row_kind == "decode").seconds(group)
+            for p in (place, free)
+        ]
+        assert seconds[0] - seconds[1] == pytest.approx(6 * max(1, 4 // tp) * 1e-6)
+
+
+def test_prefill_pays_for_each_token_and_kv_head():
+    """800 tokens of 4 KV heads at 1 ns; a pass priced by the cost model holds it too."""
+    device = replace(hardware(), prefill_attention={"bf16": KernelFit(1.0, 1.0, 0.0, token_s=1e-9)})
+    work = Pass("target", 0, 1, "prefill", (rows(0, 800, kind="prefill"),))
+    owner = stack((DENSE,))
+    extra = model(owner, device=device).pass_seconds(work) - model(owner).pass_seconds(work)
+    assert extra == pytest.approx(800 * 4 * 1e-9)
 
 
 def test_the_profile_writes_them_in_edge_units(tmp_path):

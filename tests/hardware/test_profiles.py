@@ -36,6 +36,9 @@ CSV_NAMES = {
     "h100_sxm": "H100 SXM5 80GB",
     "h200_sxm": "H200 SXM 141GB",
     "a100_pcie": "A100 PCIe 80GB",
+    "b200_sxm": "B200 SXM 180GB",
+    "b300_sxm": "B300 SXM",
+    "gb200": "GB200 (per GPU)",
 }
 """Row of the reference table each profile transcribes."""
 

@@ -49,8 +49,8 @@ def test_a_product_counted_by_hand() -> None:
     flop_s = 2 * 16 * 4096**2 / (989e12 * fit.flop_efficiency)
     byte_s = 2 * (4096**2 + 16 * 8192) / (3.35e12 * fit.bandwidth_efficiency)
     s = fit.sharpness
-    expected = ((flop_s**s + byte_s**s) ** (1 / s) + fit.overhead_s) * 1e3
-    assert found.predicted == pytest.approx(expected, rel=1e-12)
+    expected = (flop_s**s + byte_s**s) ** (1 / s) + fit.overhead_s + 4096 * fit.depth_s
+    assert found.predicted == pytest.approx(expected * 1e3, rel=1e-12)
     assert dict(found.breakdown) == pytest.approx(
         {"compute_s": flop_s, "memory_s": byte_s, "overhead_s": fit.overhead_s}
     )
@@ -63,6 +63,7 @@ def test_decode_attention_counted_by_hand() -> None:
     fit = load_hardware("h100_sxm").decode_attention["bf16"]
     num_bytes = 32 * 4096 * (2 * 8 * 128 * 2) + 32 * (2 * 32 * 128 * 2)
     expected = num_bytes / (3.35e12 * fit.bandwidth_efficiency) + fit.overhead_s
+    expected += 32 * 8 * fit.sequence_s
     assert found.predicted == pytest.approx(expected * 1e3, rel=1e-12)
 
 

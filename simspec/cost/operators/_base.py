@@ -232,8 +232,11 @@ class Place:
             is_gathered=is_gathered,
         )
 
-    def attention_rate(self, kind: RowKind) -> KernelRate:
+    def attention_rate(self, kind: RowKind, kv_heads: Any) -> KernelRate:
         """Return the rate of the attention kernel that serves row groups of ``kind``.
+
+        ``kv_heads``, a number or an array, are those of the rank: their set-up and their new
+        keys and values cost time besides the roofline.
 
         The products run at the activation type. Where the profile has no efficiencies for the
         KV type, those of the 16-bit kernels stand in (the bytes stay those of the KV type).
@@ -243,7 +246,12 @@ class Place:
         stored = self.stack.kv_dtype
         known = next((name for name in (stored, "bf16", "fp16") if name in fits), stored)
         compute = dtype(self.stack.activation_dtype).compute_on(hardware.peak_flop_per_s)
-        return kernel_rate(hardware, fit_of(hardware, f"{kind} attention", fits, known), compute)
+        fit = fit_of(hardware, f"{kind} attention", fits, known)
+        return replace(
+            kernel_rate(hardware, fit, compute),
+            sequence_s=kv_heads * fit.sequence_s if kind == "decode" else 0.0,
+            row_s=kv_heads * fit.token_s if kind == "prefill" else 0.0,
+        )
 
 
 def kernels_of(place: Place) -> Sequence[Kernel]:

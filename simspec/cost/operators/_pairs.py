@@ -13,7 +13,7 @@ from typing import NamedTuple
 from simspec.cost.roofline import (
     Bound,
     KernelRate,
-    kernel_seconds,
+    attention_seconds,
     larger,
     ruling_bound,
     smaller,
@@ -68,7 +68,7 @@ class PairKernel:
     def seconds(self, rows: Rows) -> Quantity:
         """Return the time of one launch over a row group."""
         flop, num_bytes = self.work(rows)
-        return kernel_seconds(flop, num_bytes, self.rate)
+        return attention_seconds(rows.num_sequences, rows.num_tokens, flop, num_bytes, self.rate)
 
     def bound(self, rows: Rows) -> Bound:
         """Return what rules that time."""

@@ -15,7 +15,7 @@ from typing import get_args
 from simspec.cost.operators._base import Place
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.work import RowKind
-from simspec.models.counts import kv_values_per_token
+from simspec.models.counts import kv_heads_per_rank, kv_values_per_token
 
 
 def kernels(place: Place) -> Sequence[PairKernel]:
@@ -29,7 +29,7 @@ def kernels(place: Place) -> Sequence[PairKernel]:
         PairKernel(
             name=f"{kind}_attention",
             row_kind=kind,
-            rate=place.attention_rate(kind),
+            rate=place.attention_rate(kind, kv_heads_per_rank(block, place.stack.tp)),
             flop_per_pair=4.0 * query,
             bytes_per_kv_token=kv_values_per_token(block, place.stack.tp) * place.kv_bytes,
             bytes_per_row=2.0 * query * place.activation_bytes,

@@ -59,7 +59,7 @@ def _attention(place: Place, block: Block, mla: MLA) -> list[PairKernel]:
     decode = PairKernel(
         name="decode_attention",
         row_kind="decode",
-        rate=place.attention_rate("decode"),
+        rate=place.attention_rate("decode", 1),
         flop_per_pair=2.0 * heads * (latent_key + mla.kv_lora_rank),
         bytes_per_kv_token=cached,
         bytes_per_row=heads * (latent_key + mla.kv_lora_rank) * place.activation_bytes,
@@ -69,7 +69,7 @@ def _attention(place: Place, block: Block, mla: MLA) -> list[PairKernel]:
     prefill = PairKernel(
         name="prefill_attention",
         row_kind="prefill",
-        rate=place.attention_rate("prefill"),
+        rate=place.attention_rate("prefill", heads),
         flop_per_pair=2.0 * heads * (key + mla.v_head_dim),
         bytes_per_kv_token=cached,
         bytes_per_row=heads * (key + mla.v_head_dim) * place.activation_bytes,

@@ -12,7 +12,7 @@ from simspec.core.errors import SimspecError
 from simspec.cost.collectives._base import CollectiveKind, collective
 from simspec.cost.operators._base import GemmFormat, Place
 from simspec.cost.operators._pairs import windowed
-from simspec.cost.roofline import kernel_seconds, product_seconds
+from simspec.cost.roofline import attention_seconds, product_seconds
 from simspec.cost.work import RowKind, Rows, Stack
 from simspec.hardware.profile import Hardware
 from simspec.models.dtypes import bytes_per_value, dtype
@@ -67,12 +67,12 @@ def predict_attention(
     if window is not None:
         kv_tokens, pairs = windowed(rows, window)
     where = _place(table.hardware, kv_dtype=kv_dtype)
-    rate = where.attention_rate(kind)
+    rate = where.attention_rate(kind, table.number("num_key_value_heads")[chosen])
     once = kind == "prefill" or table.hardware.kv_reads == "once_per_pass"
     kv_bytes = kv_values * bytes_per_value(kv_dtype) * (kv_tokens if once else pairs)
     flop = np.asarray(4.0 * query * pairs)
     num_bytes = np.asarray(kv_bytes + 2.0 * query * where.activation_bytes * rows.num_tokens)
-    seconds = np.asarray(kernel_seconds(flop, num_bytes, rate))
+    seconds = np.asarray(attention_seconds(batch, batch * new, flop, num_bytes, rate))
     table.predict(chosen, seconds, (flop, num_bytes), rate)
     table.audit(chosen, (flop, num_bytes), "bf16")
 
