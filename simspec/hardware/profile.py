@@ -60,6 +60,7 @@ class KernelFit:
     """Decode attention: seconds per sequence and KV head, the set-up of a piece of work."""
     token_s: float = 0.0
     """Prefill attention: seconds per prompt token and KV head, whose keys and values are new."""
+    error: FitError = NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The YAML form of a hardware profile: edge units in the key names, a source in every group.
 
 ``hardware_profiles/h100_sxm.yaml`` is the example to copy. :func:`to_hardware` turns a validated
-profile into the SI form of :mod:`simspec.hardware.profile`; :func:`describe` turns that back
-into edge units for people.
+profile into the SI form of :mod:`simspec.hardware.profile`, and
+:func:`simspec.hardware.describe.describe` turns that back into edge units for people.
 
 The ranges refuse what no device can be: an efficiency above 1 would beat the data sheet, a
 bandwidth of 3.35 GB/s is one written in the wrong unit.
@@ -10,8 +10,8 @@ bandwidth of 3.35 GB/s is one written in the wrong unit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,14 +23,10 @@ from simspec.core.units import (
     from_ns,
     from_tflops,
     from_us,
-    gb,
-    gb_s,
-    ns,
-    tflops,
-    us,
 )
 from simspec.hardware.profile import (
     AllReduceFit,
+    FitError,
     Hardware,
     KernelFit,
     KernelSet,
@@ -39,6 +35,7 @@ from simspec.hardware.profile import (
     Power,
     Price,
 )
+from simspec.hardware.uncertainty import KernelKind, relative_error
 
 ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
 """Data types a device may multiply in."""
@@ -92,6 +89,19 @@ class Evidence(ProfileGroup):
     standard_error: dict[str, Annotated[float, Field(ge=0.0)]] = Field(default_factory=dict)
     """By coefficient, in its unit; a coefficient at a bound or held fixed has none."""
     held_out_error: HeldOutError | None = None
+
+    @model_validator(mode="after")
+    def _errors_are_of_coefficients(self) -> Self:
+        known = type(self).model_fields.keys() - Evidence.model_fields.keys()
+        known |= {"vector_flop_efficiency", "vector_sharpness"} if "vector" in known else set()
+        for name in self.standard_error:
+            if name not in known:
+                raise PydanticCustomError(
+                    "error_of_nothing",
+                    "standard_error.{name}: there is no such coefficient; {choices}",
+                    {"name": name, "choices": nearest(name, sorted(known))},
+                )
+        return self
 
 
 class VectorEntry(ProfileGroup):
@@ -291,7 +301,7 @@ class HardwareConfig(ProfileGroup):
 
 def to_hardware(config: HardwareConfig) -> Hardware:
     """Return a profile in SI units."""
-    kernels = config.kernels
+    kernels, calibrated = config.kernels, config.kernels.calibrated
     return Hardware(
         name=config.name,
         description=config.description,
@@ -300,23 +310,50 @@ def to_hardware(config: HardwareConfig) -> Hardware:
         peak_flop_per_s={
             dtype: from_tflops(peak) for dtype, peak in config.compute.dense_peak_tflops.items()
         },
-        gemm={dtype: _kernel_fit(entry) for dtype, entry in kernels.gemm.items()},
-        decode_attention={d: _kernel_fit(e) for d, e in kernels.decode_attention.items()},
-        prefill_attention={d: _kernel_fit(e) for d, e in kernels.prefill_attention.items()},
-        elementwise=_elementwise_fit(kernels.elementwise),
+        gemm=_fits("gemm", kernels.gemm, calibrated),
+        decode_attention=_fits("decode_attention", kernels.decode_attention, calibrated),
+        prefill_attention=_fits("prefill_attention", kernels.prefill_attention, calibrated),
+        elementwise=_elementwise_fit(kernels.elementwise, calibrated),
         kv_reads=kernels.kv_reads,
         link=_link(config.link),
         host_link=_host_link(config.host_link),
         power=_power(config.power),
         price=_price(config.price),
-        calibrated=kernels.calibrated,
+        calibrated=calibrated,
         sources=_sources(config),
         efficiencies_of=kernels.efficiencies_of,
         kernel_sets={name: _kernel_set(group) for name, group in kernels.engines.items()},
     )
 
 
-def _kernel_fit(entry: KernelEntry) -> KernelFit:
+def _fits(
+    kind: KernelKind, entries: Mapping[Any, KernelEntry], calibrated: bool
+) -> dict[str, KernelFit]:
+    return {name: _kernel_fit(kind, entry, calibrated) for name, entry in entries.items()}
+
+
+def _fit_error(kind: KernelKind, entry: Evidence, calibrated: bool) -> FitError:
+    judged = None if entry.held_out_error is None else entry.held_out_error.median
+    return FitError(
+        relative=relative_error(kind, judged, calibrated=calibrated),
+        standard_error=tuple(_in_si(*item) for item in entry.standard_error.items()),
+    )
+
+
+def _in_si(name: str, value: float) -> tuple[str, float]:
+    """Return a coefficient of the YAML as the field of the SI form, whose names share a stem."""
+    units: dict[str, tuple[str, Callable[[float], float]]] = {
+        "_us": ("_s", from_us),
+        "_ns": ("_s", from_ns),
+        "_gb_s": ("_bytes_per_s", from_gb_s),
+    }
+    for suffix, (si_suffix, to_si) in units.items():
+        if name.endswith(suffix):
+            return name.removesuffix(suffix) + si_suffix, to_si(value)
+    return name, value
+
+
+def _kernel_fit(kind: KernelKind, entry: KernelEntry, calibrated: bool) -> KernelFit:
     vector = entry.vector if isinstance(entry, GemmEntry) else None
     product = entry if isinstance(entry, GemmEntry) else None
     tile_rows = 1 if product is None else product.tile_rows or 1
@@ -335,27 +372,29 @@ def _kernel_fit(entry: KernelEntry) -> KernelFit:
         quantise_s=0.0 if product is None else from_ns(product.quantise_ns or 0.0),
         sequence_s=from_ns(entry.sequence_ns or 0.0) if isinstance(entry, DecodeEntry) else 0.0,
         token_s=from_ns(entry.token_ns or 0.0) if isinstance(entry, PrefillEntry) else 0.0,
+        error=_fit_error(kind, entry, calibrated),
     )
 
 
-def _elementwise_fit(entry: ElementwiseEntry) -> KernelFit:
+def _elementwise_fit(entry: ElementwiseEntry, calibrated: bool) -> KernelFit:
     # No FLOP are counted for these kernels, so their efficiency never matters.
     return KernelFit(
         flop_efficiency=1.0,
         bandwidth_efficiency=entry.bandwidth_efficiency,
         overhead_s=from_us(entry.overhead_us),
+        error=_fit_error("elementwise", entry, calibrated),
     )
 
 
 def _kernel_set(group: EngineKernelsGroup) -> KernelSet:
-    def fits(entries: Mapping[str, KernelEntry] | None) -> dict[str, KernelFit] | None:
-        return None if entries is None else {k: _kernel_fit(e) for k, e in entries.items()}
-
+    own, decode, prefill = group.calibrated, group.decode_attention, group.prefill_attention
     return KernelSet(
-        gemm=fits(group.gemm),  # type: ignore[arg-type]  # keys are literals, so strings
-        decode_attention=fits(group.decode_attention),  # type: ignore[arg-type]
-        prefill_attention=fits(group.prefill_attention),  # type: ignore[arg-type]
-        elementwise=None if group.elementwise is None else _elementwise_fit(group.elementwise),
+        gemm=None if group.gemm is None else _fits("gemm", group.gemm, own),
+        decode_attention=None if decode is None else _fits("decode_attention", decode, own),
+        prefill_attention=None if prefill is None else _fits("prefill_attention", prefill, own),
+        elementwise=(
+            None if group.elementwise is None else _elementwise_fit(group.elementwise, own)
+        ),
         kv_reads=group.kv_reads,
         calibrated=group.calibrated,
         efficiencies_of=group.efficiencies_of,
@@ -374,6 +413,7 @@ def _link(config: LinkGroup | None) -> Link | None:
                 latency_s=from_us(entry.latency_us),
                 latency_per_peer_s=from_us(entry.latency_per_peer_us),
                 bandwidth_bytes_per_s=from_gb_s(entry.bandwidth_gb_s),
+                error=_fit_error("all_reduce", entry, calibrated=True),
             )
             for algorithm, entry in config.all_reduce.items()
         },
@@ -428,117 +468,3 @@ def _error_summary(kernels: KernelsGroup | EngineKernelsGroup) -> str:
         if entry.held_out_error is not None
     ]
     return f"Median error on held-out rows: {', '.join(errors)}." if errors else ""
-
-
-def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[str, str]]:
-    """Return the numbers of a profile in edge units, and the source of each group.
-
-    Returns
-    -------
-    values : dict
-        By ``group.key_unit``, in the order of the YAML.
-    sources : dict
-        By group.
-    """
-    values: dict[str, float | str | bool] = {
-        "description": hardware.description,
-        "memory.capacity_gb": _short(gb(hardware.memory_capacity_bytes)),
-        "memory.bandwidth_gb_s": _short(gb_s(hardware.memory_bandwidth_bytes_per_s)),
-    }
-    for dtype, peak in hardware.peak_flop_per_s.items():
-        values[f"compute.dense_peak_tflops.{dtype}"] = _short(tflops(peak))
-    values["kernels.calibrated"] = hardware.calibrated
-    if hardware.efficiencies_of:
-        values["kernels.efficiencies_of"] = hardware.efficiencies_of
-    values["kernels.kv_reads"] = hardware.kv_reads
-    kinds = {
-        "gemm": hardware.gemm,
-        "decode_attention": hardware.decode_attention,
-        "prefill_attention": hardware.prefill_attention,
-    }
-    for kind, fits in kinds.items():
-        for dtype, fit in fits.items():
-            values |= _describe_fit(f"kernels.{kind}.{dtype}", fit)
-    values["kernels.elementwise.bandwidth_efficiency"] = hardware.elementwise.bandwidth_efficiency
-    values["kernels.elementwise.overhead_us"] = _short(us(hardware.elementwise.overhead_s))
-    for name, kernels in hardware.kernel_sets.items():
-        values |= _describe_set(f"kernels.engines.{name}", kernels)
-    for key, link in (("link", hardware.link), ("host_link", hardware.host_link)):
-        if link is not None:
-            values |= _describe_link(key, link)
-    if hardware.power is not None:
-        values["power.tdp_w"] = hardware.power.tdp_w
-        values["power.idle_w"] = hardware.power.idle_w
-    if hardware.price is not None:
-        values["price.usd_per_hour"] = hardware.price.usd_per_hour
-        values["price.as_of"] = hardware.price.as_of
-    return values, dict(hardware.sources)
-
-
-def _describe_fit(key: str, fit: KernelFit) -> dict[str, float | str | bool]:
-    values: dict[str, float | str | bool] = {
-        f"{key}.flop_efficiency": fit.flop_efficiency,
-        f"{key}.bandwidth_efficiency": fit.bandwidth_efficiency,
-        f"{key}.overhead_us": _short(us(fit.overhead_s)),
-    }
-    # JSON has no infinity: the plain maximum is said by leaving the exponent out.
-    if fit.sharpness != float("inf"):
-        values[f"{key}.sharpness"] = fit.sharpness
-    if fit.vector_rows:
-        values[f"{key}.vector.max_rows"] = fit.vector_rows
-        values[f"{key}.vector.flop_efficiency"] = fit.vector_flop_efficiency
-        values[f"{key}.vector.sharpness"] = fit.vector_sharpness
-    if fit.tile_rows != 1:
-        tiles = fit.tile_rows if isinstance(fit.tile_rows, tuple) else (fit.tile_rows,)
-        values[f"{key}.tile_rows"] = ", ".join(map(str, tiles))
-        values[f"{key}.padding_cost"] = fit.padding_cost
-    if fit.depth_s:
-        values[f"{key}.depth_ns"] = _short(ns(fit.depth_s))
-    if fit.quantise_s:
-        values[f"{key}.quantise_ns"] = _short(ns(fit.quantise_s))
-    if fit.sequence_s:
-        values[f"{key}.sequence_ns"] = _short(ns(fit.sequence_s))
-    if fit.token_s:
-        values[f"{key}.token_ns"] = _short(ns(fit.token_s))
-    return values
-
-
-def _describe_set(key: str, kernels: KernelSet) -> dict[str, float | str | bool]:
-    values: dict[str, float | str | bool] = {f"{key}.calibrated": kernels.calibrated}
-    if kernels.efficiencies_of:
-        values[f"{key}.efficiencies_of"] = kernels.efficiencies_of
-    if kernels.kv_reads is not None:
-        values[f"{key}.kv_reads"] = kernels.kv_reads
-    kinds = {
-        "gemm": kernels.gemm,
-        "decode_attention": kernels.decode_attention,
-        "prefill_attention": kernels.prefill_attention,
-    }
-    for kind, fits in kinds.items():
-        for dtype, fit in (fits or {}).items():
-            values |= _describe_fit(f"{key}.{kind}.{dtype}", fit)
-    if kernels.elementwise is not None:
-        fit = kernels.elementwise
-        values[f"{key}.elementwise.bandwidth_efficiency"] = fit.bandwidth_efficiency
-        values[f"{key}.elementwise.overhead_us"] = _short(us(fit.overhead_s))
-    return values
-
-
-def _describe_link(key: str, link: Link) -> dict[str, float | str | bool]:
-    values: dict[str, float | str | bool] = {
-        f"{key}.name": link.name,
-        f"{key}.bandwidth_gb_s": _short(gb_s(link.bandwidth_bytes_per_s)),
-    }
-    if link.max_devices > 1:
-        values[f"{key}.max_devices"] = link.max_devices
-    for algorithm, fit in link.all_reduce.items():
-        place = f"{key}.all_reduce.{algorithm}"
-        values[f"{place}.latency_us"] = _short(us(fit.latency_s))
-        values[f"{place}.latency_per_peer_us"] = _short(us(fit.latency_per_peer_s))
-        values[f"{place}.bandwidth_gb_s"] = _short(gb_s(fit.bandwidth_bytes_per_s))
-    return values
-
-
-def _short(value: float) -> float:
-    """Undo the rounding noise of the way to SI units and back."""
-    return float(f"{value:.10g}")
