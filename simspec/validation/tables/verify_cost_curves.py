@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from simspec.core.errors import SimspecError
 from simspec.core.units import from_ms, ms
-from simspec.cost.forward import StepCost
+from simspec.cost.forward import CostModel, StepCost
 from simspec.cost.work import Pass, Rows
 from simspec.hardware.load import engine_names, hardware_names
 from simspec.models.dtypes import DTYPES
@@ -26,7 +26,9 @@ from simspec.models.hf_config import catalog_names
 from simspec.models.names import catalog_name_of
 from simspec.scenarios.build import Deployment, build_without_acceptance
 from simspec.scenarios.schema import DeploymentConfig
+from simspec.scenarios.uncertainty import Errors, interval_95, sigma_of, sigma_of_ratio
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, unknown
+from simspec.validation._base import Quantity as Measured
 from simspec.validation._names import hardware_of
 from simspec.validation._physics import below_bandwidth_floor
 
@@ -41,6 +43,7 @@ _ENGINES = {"llama.cpp": "llama_cpp", "MLX": "mlx", "vLLM": "vllm", "SGLang": "s
 _DOUBTS = ("not point measurements", "old Metal kernels")
 """What the notes of a row say that makes it no measurement of this engine."""
 _PROMPT_LEN = 512
+_FITTED = frozenset({("m2_ultra", "qwen2.5-coder-7b"), ("m2_ultra", "gpt-oss-20b")})
 
 Kind = Literal["verify", "batched"]
 _Key = tuple[str, ...]
@@ -75,12 +78,21 @@ def _judged(row: Mapping[str, Any], single_ms: float | None, line: int) -> Compa
     num_tokens, measured = row["n_tokens_per_forward"], row["ms_per_forward"]
     if not num_tokens or num_tokens < 1 or not measured:
         return LeftOut(line, "unsupported", "no number of tokens or no time", row, group)
-    deployment = _deployment(row)
-    if isinstance(deployment, str):
-        return LeftOut(line, "unsupported", deployment, row, group)
+    built = _deployment(row)
+    if isinstance(built, str):
+        return LeftOut(line, "unsupported", built, row, group)
+    deployment, errors = built
     kind: Kind = "verify" if str(row["kind"]).startswith("verify") else "batched"
-    context = _context(row)
-    one = _step(deployment, 1, context, kind)
+    num_sequences = {"one": 1, "many": 1 if kind == "verify" else int(num_tokens)}
+    passes = {
+        "one": _pass(deployment, 1, _context(row), kind),
+        "many": _pass(deployment, int(num_tokens), _context(row), kind),
+    }
+
+    def steps(cost: CostModel) -> dict[str, StepCost]:
+        return {name: cost.step([work], num_sequences[name]) for name, work in passes.items()}
+
+    one, many = steps(deployment.cost).values()
     refuted = below_bandwidth_floor(
         from_ms(float(measured)),
         num_bytes=float(one.bytes),
@@ -89,23 +101,38 @@ def _judged(row: Mapping[str, Any], single_ms: float | None, line: int) -> Compa
     )
     if refuted is not None:
         return LeftOut(line, "refuted", refuted, row, group)
-    many = _step(deployment, int(num_tokens), context, kind)
-    breakdown = {"device_s": float(many.device_s), "host_s": float(many.host_s)}
-    family = f"{deployment.engine.name}, {kind}"
-    if num_tokens == 1:
-        predicted = ms(float(one.total_s))
-        return Comparison(
-            "tpot_ms", float(measured), predicted, group, line, row, "held_out", None, breakdown,
-            family,
-        )  # fmt: skip
-    if single_ms is None:
+    if num_tokens != 1 and single_ms is None:
         reason = "its curve has no pass over a single token to divide by"
         return LeftOut(line, "unsupported", reason, row, group)
-    ratio = float(many.total_s) / float(one.total_s)
+
+    effects = errors.effects(lambda cost: {k: step.total_s for k, step in steps(cost).items()})
+    quantity: Measured = "tpot_ms" if single_ms is None or num_tokens == 1 else "step_cost_ratio"
+    if quantity == "tpot_ms":
+        predicted, sigma = ms(float(one.total_s)), sigma_of(effects, "one")
+    else:
+        predicted = float(many.total_s) / float(one.total_s)
+        sigma = sigma_of_ratio(effects, "many", "one")
+        measured = float(measured) / float(single_ms or 1.0)
+    low, high = interval_95(predicted, float(sigma))
     return Comparison(
-        "step_cost_ratio", float(measured) / single_ms, ratio, group, line, row, "held_out", None,
-        breakdown, family,
-    )  # fmt: skip
+        quantity=quantity,
+        measured=float(measured),
+        predicted=predicted,
+        group=group,
+        line=line,
+        subject=row,
+        role="fitted" if _is_fitted(row, deployment) else "held_out",
+        interval=(low, high),
+        breakdown={"device_s": float(many.device_s), "host_s": float(many.host_s)},
+        family=f"{deployment.engine.name}, {kind}",
+    )
+
+
+def _is_fitted(row: Mapping[str, Any], deployment: Deployment) -> bool:
+    """Return whether a plan of :mod:`simspec.calibration.speed_fits` has used the curve."""
+    if deployment.hardware.name == "rtx_3090":
+        return True
+    return (deployment.hardware.name, str(row["model"])) in _FITTED
 
 
 def _context(row: Mapping[str, Any]) -> int:
@@ -113,7 +140,7 @@ def _context(row: Mapping[str, Any]) -> int:
     return depth + (_PROMPT_LEN // 2 if "pp512" in str(row.get("notes")) or not depth else 0)
 
 
-def _deployment(row: Mapping[str, Any]) -> Deployment | str:
+def _deployment(row: Mapping[str, Any]) -> tuple[Deployment, Errors] | str:
     """Return the deployment of a row, or why there is none."""
     hardware = hardware_of(str(row["hardware"]).split("(", maxsplit=1)[0])
     if hardware is None:
@@ -133,7 +160,7 @@ def _deployment(row: Mapping[str, Any]) -> Deployment | str:
 
 
 @lru_cache(maxsize=64)
-def _built(model: str, hardware: str, engine: str, dtype: str) -> Deployment:
+def _built(model: str, hardware: str, engine: str, dtype: str) -> tuple[Deployment, Errors]:
     config = DeploymentConfig.model_validate(
         {
             "model": model,
@@ -144,10 +171,11 @@ def _built(model: str, hardware: str, engine: str, dtype: str) -> Deployment:
             "method": "autoregressive",
         }
     )
-    return build_without_acceptance(config)
+    deployment = build_without_acceptance(config)
+    return deployment, Errors(deployment.cost)
 
 
-def _step(deployment: Deployment, num_tokens: int, context: int, kind: Kind) -> StepCost:
+def _pass(deployment: Deployment, num_tokens: int, context: int, kind: Kind) -> Pass:
     """Return one pass over ``num_tokens``, all of one sequence or one of each."""
     batch, new = (1, num_tokens) if kind == "verify" else (num_tokens, 1)
     rows = Rows(
@@ -159,4 +187,4 @@ def _step(deployment: Deployment, num_tokens: int, context: int, kind: Kind) -> 
         logit_rows=batch * new,
     )
     last = deployment.architecture.num_layers
-    return deployment.cost.step([Pass("target", 0, last, "decode", (rows,), embeds=True)], batch)
+    return Pass("target", 0, last, "decode", (rows,), embeds=True)
