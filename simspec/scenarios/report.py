@@ -15,9 +15,11 @@ from simspec.core.yamlio import load_yaml, parse
 from simspec.decoding._base import METHODS
 from simspec.scenarios.assumptions import assumptions
 from simspec.scenarios.build import Deployment, Place, build
+from simspec.scenarios.calibrated import calibration_of, run_sentence
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
 from simspec.scenarios.schema import ScenarioConfig
+from simspec.workloads.workload import WorkloadRun
 
 RESULT = "result.json"
 OURS = frozenset({RESULT, "report.html"})
@@ -91,15 +93,17 @@ def simulate_config(
         plain = simulate_scenario(plain_config, plain_deployment, place, check=check)
         deployments.append(plain_deployment)
     workload = draw_workload(config, 0, place)
+    calibration = _calibration(deployment, workload, ours, plain)
     result = {
         **_facts(config, deployment, workload.source),
-        "assumptions": assumptions(deployments, [config]),
+        "assumptions": [*assumptions(deployments, [config]), *run_sentence(calibration)],
         "status": ours.status,
         "reason": ours.reason,
         **metric_columns(ours),
         **ours.quantiles,
         **ours.facts,
         **comparison_columns(ours, plain),
+        "calibration": calibration,
     }
     if plain is not None:
         result["baseline"] = {
@@ -168,20 +172,35 @@ def comparison_columns(ours: Outcome, plain: Outcome | None) -> dict[str, float 
         was not run.
     """
     columns: dict[str, float | None] = {}
+    for name, interval in _compared(ours, plain).items():
+        columns.update(interval_columns(name, interval))
+    return columns
+
+
+def _compared(ours: Outcome, plain: Outcome | None) -> dict[str, Interval | None]:
+    found: dict[str, Interval | None] = {}
     for name, metric in PAIRED.items():
         top = plain.replications.get(metric, []) if plain is not None else []
         bottom = ours.replications.get(metric, [])
         defined = bool(top) and bool(bottom) and None not in top and None not in bottom
         if not defined:
-            ratio = None
+            found[name] = None
         elif plain is ours:
-            ratio = Interval(1.0, 1.0, 1.0, len(top))
+            found[name] = Interval(1.0, 1.0, 1.0, len(top))
         else:
-            ratio = ratio_interval(_floats(top), _floats(bottom))
-        columns.update(interval_columns(name, ratio))
+            found[name] = ratio_interval(_floats(top), _floats(bottom))
     steps = plain.replications.get("round_time_ms", []) if plain is not None else []
-    columns.update(interval_columns("step_time_ms", interval_of(steps)))
-    return columns
+    return {**found, "step_time_ms": interval_of(steps)}
+
+
+def _calibration(
+    deployment: Deployment, workload: WorkloadRun, ours: Outcome, plain: Outcome | None
+) -> dict[str, Any] | None:
+    batch = interval_of(ours.replications.get("mean_batch_size", []))
+    metrics = {name: interval_of(values) for name, values in ours.replications.items()}
+    return calibration_of(
+        deployment, workload, batch.mean if batch else None, metrics | _compared(ours, plain)
+    )
 
 
 def _floats(values: list[float | None]) -> list[float]:
@@ -218,7 +237,7 @@ def _header(result: Mapping[str, Any]) -> list[str]:
         lines.append(str(result["reason"]))
     plain = result.get("baseline")
     if plain is None or result["method"] == plain["method"]:
-        return lines
+        return [*lines, *_calibrated_line(result)]
     if plain["status"] != "ok":
         lines.append(f"autoregression is {plain['reason']}")
     if result["speedup"] is not None:
@@ -226,7 +245,23 @@ def _header(result: Mapping[str, Any]) -> list[str]:
             f"speedup     {result['speedup']:.3f} {_span(result, 'speedup')} in time per output "
             f"token: {result['tpot_ms']:.3f} ms against {plain['tpot_ms']:.3f} ms"
         )
-    return lines
+    return [*lines, *_calibrated_line(result)]
+
+
+def _calibrated_line(result: Mapping[str, Any]) -> list[str]:
+    """Return what calibration and replications together allow the speedup and the time."""
+    intervals = (result["calibration"] or {"intervals": {}})["intervals"]
+    told = [
+        f"{words} [{low:.3f}, {high:.3f}]{unit}"
+        for metric, words, unit in (
+            ("speedup", "speedup", ""),
+            ("tpot_ms", "time per output token", " ms"),
+        )
+        if metric in intervals
+        for low, high in [intervals[metric]["together"]]
+        if low < high
+    ]
+    return [f"calibration {', '.join(told)} (95 %, with replications)"] if told else []
 
 
 def _span(result: Mapping[str, Any], metric: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from simspec.core.provenance import manifest
 from simspec.scenarios.assumptions import assumptions
+from simspec.scenarios.calibrated import sweep_sentence
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.report import PAIRED
 from simspec.sweeps.axes import LOAD_FIELDS, touches_only
@@ -46,9 +47,12 @@ def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
         slo=_shared_targets(points),
         profile_sources={d.hardware.name: dict(d.hardware.sources) for d in deployments},
         curve_context=plan.config.sweep.curve_context,
-        assumptions=assumptions(
-            [plan.deployments[p.point_id] for p in points], [p.config for p in points]
-        ),
+        assumptions=[
+            *assumptions(
+                [plan.deployments[p.point_id] for p in points], [p.config for p in points]
+            ),
+            *sweep_sentence(deployments, plan.config.sweep.curve_context),
+        ],
     )
     # Taken when the sweep was planned: files edited since then are not what was computed.
     document["inputs"] = {name: {"sha256": plan.digests[name]} for name in sorted(plan.digests)}
