@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from simspec.calibration.robust import halves
 from simspec.core.units import from_ms
 from simspec.cost.roofline import KernelRate
-from simspec.hardware.profile import Hardware
+from simspec.hardware.profile import AllReduceFit, Hardware, KernelFit
 from simspec.hardware.schema import HardwareConfig
 from simspec.validation._base import Cause
 from simspec.validation._physics import below_bandwidth_floor, below_compute_floor
@@ -52,6 +52,8 @@ class KernelTable:
         self.is_outside = np.zeros(size, dtype=np.bool_)
         """Outside what the device's coefficients were fitted on."""
         self.is_fitted = np.zeros(size, dtype=np.bool_)
+        self.sigma = np.full(size, np.nan)
+        """1 sigma of the logarithm of each prediction; NaN where nothing was judged."""
         self.reasons: dict[int, tuple[Cause, str]] = {}
 
     @property
@@ -115,17 +117,20 @@ class KernelTable:
             if reason is not None:
                 self.reasons.setdefault(int(rows[place]), ("refuted", reason))
 
-    def mark_fitted(self, chosen: Mask, columns: tuple[str, ...]) -> None:
+    def mark_fitted(
+        self, chosen: Mask, columns: tuple[str, ...], fits: Iterable[KernelFit | AllReduceFit]
+    ) -> None:
         """Mark those of the chosen rows that the profile's coefficients come from.
 
         They are one half of the shapes (``columns`` name a shape, as in
         :mod:`simspec.calibration.kernel_tables`) of the engine that the profile names in
-        ``fitted_on``.
+        ``fitted_on``. All rows of that engine get the error that the other half has shown.
         """
         said = (self.config.kernels.fitted_on or "").lower()
         engine = self.engine.lower()
         if "aiconfigurator" not in said or not engine or engine not in said or not chosen.any():
             return
+        self.sigma[chosen] = max((fit.error.relative for fit in fits), default=0.0) or np.nan
         values = np.stack([self.number(name)[chosen] for name in columns], axis=1)
         shapes, index = np.unique(values, axis=0, return_inverse=True)
         names = ["x".join(str(int(value)) for value in shape) for shape in shapes]

@@ -18,6 +18,7 @@ are judged in a group of their own, ``outside``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from simspec.cost.collectives._base import CollectiveKind
 from simspec.cost.work import RowKind
 from simspec.hardware.load import hardware_names, load_hardware, load_hardware_config
 from simspec.models.dtypes import bytes_per_value
+from simspec.scenarios.uncertainty import Z_95
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, unknown
 from simspec.validation._names import hardware_of
 from simspec.validation.tables import _kernel_times as times
@@ -159,7 +161,8 @@ def _judge_gemm(table: KernelTable, usable: Mask) -> None:
         table.leave_out(chosen & is_cached, "suspect", cached)
         times.predict_gemm(table, chosen, dtype)
         if dtype in fits.GEMM_DTYPES and name == fits.GEMM_DTYPES[dtype][0]:
-            table.mark_fitted(chosen & ~table.is_outside, ("n", "k"))
+            fit = table.hardware.gemm.get(dtype)
+            table.mark_fitted(chosen & ~table.is_outside, ("n", "k"), () if fit is None else (fit,))
 
 
 def _judge_attention(table: KernelTable, usable: Mask) -> None:
@@ -196,10 +199,10 @@ def _judge_attention(table: KernelTable, usable: Mask) -> None:
                 kv_dtype=kv_dtype,
                 window=int(window) or None,
             )
-        if kv_dtype in getattr(table.config.kernels, f"{kind}_attention"):
-            table.mark_fitted(
-                chosen & ~table.is_outside, ("num_heads", "num_key_value_heads", "batch_size")
-            )
+        fit = getattr(table.hardware, f"{kind}_attention").get(kv_dtype)
+        if fit is not None:
+            shape = ("num_heads", "num_key_value_heads", "batch_size")
+            table.mark_fitted(chosen & ~table.is_outside, shape, (fit,))
 
 
 def _leave_out_cached_kv(table: KernelTable, chosen: Mask, kv_dtype: str) -> None:
@@ -238,7 +241,9 @@ def _judge_collective(table: KernelTable, usable: Mask) -> None:
                 table, chosen, message_bytes[chosen], kind=_COLLECTIVES[name], tp=int(tp)
             )
     if is_all_reduce:
-        table.mark_fitted(usable, ("num_gpus", "message_elements"))
+        link = table.hardware.link
+        algorithms = () if link is None else tuple(link.all_reduce.values())
+        table.mark_fitted(usable, ("num_gpus", "message_elements"), algorithms)
 
 
 _JUDGES = {"gemm": _judge_gemm, "attention": _judge_attention, "collective": _judge_collective}
@@ -255,6 +260,7 @@ def _rows(judged: KernelTable, lines: npt.NDArray[np.int64]) -> Iterator[Compari
     parts = {name: values.tolist() for name, values in judged.parts.items()}
     measured = frame["latency_ms"].tolist()
     predicted = ms(judged.predicted_s).tolist()
+    half = np.exp(Z_95 * judged.sigma).tolist()
     outside, fitted = judged.is_outside.tolist(), judged.is_fitted.tolist()
     groups: dict[tuple[str, bool], tuple[str, str]] = {}
     for index, (label, line) in enumerate(zip(judged.labels, lines.tolist(), strict=True)):
@@ -277,7 +283,11 @@ def _rows(judged: KernelTable, lines: npt.NDArray[np.int64]) -> Iterator[Compari
             line,
             subject,
             "fitted" if fitted[index] else "held_out",
-            None,
+            _interval(predicted[index], half[index]),
             Row(parts, index),
             family,
         )
+
+
+def _interval(value: float, factor: float) -> tuple[float, float] | None:
+    return None if math.isnan(factor) else (value / factor, value * factor)
