@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from simspec.core.errors import DoesNotFit, Infeasible
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Quantity, Rows
@@ -80,10 +82,11 @@ def estimate_round(
     )
 
 
-def prefill_time_s(deployment: Deployment, prompt_len: int) -> float:
+def prefill_time_s(deployment: Deployment, prompt_len: int, *, tabulated: bool = True) -> float:
     """Return the time to first token of one prompt on an idle replica, seconds.
 
     The prompt is cut into chunks of ``max_num_batched_tokens`` when chunked prefill is on.
+    A cost model that is asked only once is faster without its tables.
     """
     chunk = deployment.limits.max_num_batched_tokens
     if not deployment.limits.chunked_prefill:
@@ -95,7 +98,7 @@ def prefill_time_s(deployment: Deployment, prompt_len: int) -> float:
         rows = Rows(
             kind="prefill",
             num_sequences=1,
-            num_tokens=new,
+            num_tokens=new if tabulated else np.array(float(new)),
             kv_tokens=done + new,
             attended_tokens=new * (done + (new + 1) / 2),
             logit_rows=int(last),
@@ -136,12 +139,16 @@ def calibration_sigma(
         :func:`simspec.scenarios.uncertainty.interval_95`.
     """
 
+    # As arrays, for which no tables are built: each altered model is asked a few times only.
+    batches = np.asarray(batch_size, dtype=np.float64)
+    contexts = np.asarray(context_len, dtype=np.float64)
+
     def times(cost: CostModel) -> dict[str, Quantity]:
         altered = replace(deployment, cost=cost)
-        result = estimate_round(altered, batch_size, context_len)
+        result = estimate_round(altered, batches, contexts)
         found = {"step_time": result.step_time_s, "round_time": result.round_time_s}
         if prompt_len is not None:
-            found["ttft"] = prefill_time_s(altered, prompt_len)
+            found["ttft"] = prefill_time_s(altered, prompt_len, tabulated=False)
         return found
 
     effects = (errors or Errors(deployment.cost)).effects(times)
