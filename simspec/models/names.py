@@ -24,6 +24,8 @@ _WITHOUT_MEANING = frozenset(f"{_EDITIONS} {_FORMATS}".split())
 _SAME_ARCHITECTURE = {
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
     "deepseek-r1-distill-llama-70b": "llama-3.1-70b",
+    "deepseek-r1-distill-qwen-7b": "qwen2.5-7b",
+    "deepseek-r1-distill-qwen-14b": "qwen2.5-14b",
     "deepseek-v3.1": "deepseek-v3",
     "layerskip-llama2-7b": "llama-2-7b",
     "layerskip-llama2-13b": "llama-2-13b",

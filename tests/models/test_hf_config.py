@@ -115,6 +115,7 @@ def test_catalog_names_are_sorted_and_load() -> None:
         ("mistral-nemo", 12_247_782_400),
         ("mixtral-8x7b", 46_702_792_704),
         ("qwen2.5-7b", 7_615_616_512),
+        ("qwen2.5-14b", 14_770_033_664),
         ("qwen3-4b", 4_022_468_096),
         ("qwen3-14b", 14_768_307_200),
         ("qwen3-30b-a3b", 30_532_122_624),
