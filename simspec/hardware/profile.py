@@ -82,11 +82,13 @@ class AllReduceFit:
 
     ``latency_s + latency_per_peer_s * (tp - 1) + wire_bytes / bandwidth_bytes_per_s`` where
     ``wire_bytes`` is ``(tp - 1) * S`` for ``one_shot`` and ``2 (tp - 1) / tp * S`` for ``ring``.
+    Where ranks share a bridge, each beyond a pair makes the bytes ``sharing_per_rank`` slower.
     """
 
     latency_s: float
     latency_per_peer_s: float
     bandwidth_bytes_per_s: float
+    sharing_per_rank: float = 0.0
     error: FitError = NO_ERROR
 
 

@@ -173,6 +173,8 @@ class AllReduceEntry(Evidence):
     """Added for each rank beyond the first."""
     bandwidth_gb_s: LinkGbS
     """Wire bytes per second of one rank, one direction."""
+    sharing_per_rank: Annotated[float, Field(ge=0.0, le=10.0)] | None = None
+    """By how much each rank beyond a pair slows the bytes of all, where they share a bridge."""
 
 
 class MemoryGroup(SourcedGroup):
@@ -413,6 +415,7 @@ def _link(config: LinkGroup | None) -> Link | None:
                 latency_s=from_us(entry.latency_us),
                 latency_per_peer_s=from_us(entry.latency_per_peer_us),
                 bandwidth_bytes_per_s=from_gb_s(entry.bandwidth_gb_s),
+                sharing_per_rank=entry.sharing_per_rank or 0.0,
                 error=_fit_error("all_reduce", entry, calibrated=True),
             )
             for algorithm, entry in config.all_reduce.items()
