@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,8 +26,8 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
     ring for large ones, crossing where they are equally fast. The ring stands for everything
     that sends no byte twice, two-shot kernels included; it has one latency whatever the number
     of ranks, as the rows cannot tell more. Without a switch all traffic shares the host's
-    bridge, the time grows with the *total* of ``(tp - 1) S`` bytes per rank, and the one-shot
-    form alone describes it.
+    bridge: the one-shot form alone describes it, with a rate that falls with each rank beyond a
+    pair (two cards behind one PCIe switch exchange at twice the rate of four).
 
     Returns
     -------
@@ -46,7 +46,8 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
     def predict(values: Array, chosen: Mask) -> Array:
         latency_us, per_peer_us, rate_gb_s = values[:3]
         seconds = from_us(latency_us + per_peer_us * peers[chosen])
-        seconds = seconds + one_shot_bytes[chosen] / from_gb_s(float(rate_gb_s))
+        shared = 1.0 if has_switch else 1.0 + values[3] * np.maximum(peers[chosen] - 1.0, 0.0)
+        seconds = seconds + one_shot_bytes[chosen] * shared / from_gb_s(float(rate_gb_s))
         if has_switch:
             latency_us, rate_gb_s = values[3:]
             ring_s = from_us(float(latency_us)) + ring_bytes[chosen] / from_gb_s(float(rate_gb_s))
@@ -63,14 +64,17 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
     )
     values, errors = estimate.values, estimate.standard_error
 
-    def fitted(numbers: Array, spread: Array) -> Fitted:
-        named = dict(zip(_NAMES, map(float, numbers), strict=True))
-        return Fitted(named, finite_errors(_NAMES, spread), num_rows, judged)
+    def fitted(names: Sequence[str], numbers: Array, spread: Array) -> Fitted:
+        named = dict(zip(names, map(float, numbers), strict=True))
+        return Fitted(named, finite_errors(names, spread), num_rows, judged)
 
-    result = {"one_shot": fitted(values[:3], errors[:3])}
-    if has_switch:
-        result["ring"] = fitted(np.insert(values[3:], 1, 0.0), np.insert(errors[3:], 1, np.nan))
-    return result
+    if not has_switch:
+        return {"one_shot": fitted((*_NAMES, "sharing_per_rank"), values, errors)}
+    ring_numbers = np.insert(values[3:], 1, 0.0), np.insert(errors[3:], 1, np.nan)
+    return {
+        "one_shot": fitted(_NAMES, values[:3], errors[:3]),
+        "ring": fitted(_NAMES, *ring_numbers),
+    }
 
 
 def _wires(wire: Callable[[int], float], ranks: Array) -> Array:
@@ -88,4 +92,6 @@ def _coefficients(*, has_switch: bool) -> list[Coefficient]:
             Coefficient("latency_us", 0.0, _MAX_RING_LATENCY_US, start=10.0),
             Coefficient("bandwidth_gb_s", 0.1, 1000.0, start=300.0),
         ]
+    else:
+        coefficients.append(Coefficient("sharing_per_rank", 0.0, 10.0, start=0.3))
     return coefficients

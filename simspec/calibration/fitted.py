@@ -63,6 +63,7 @@ class Fitted:
             latency_s=from_us(self.values["latency_us"]),
             latency_per_peer_s=from_us(self.values["latency_per_peer_us"]),
             bandwidth_bytes_per_s=from_gb_s(self.values["bandwidth_gb_s"]),
+            sharing_per_rank=self.values.get("sharing_per_rank", 0.0),
         )
 
 

@@ -109,6 +109,8 @@ def _describe_link(key: str, link: Link) -> dict[str, float | str | bool]:
         values[f"{key}.max_devices"] = link.max_devices
     for algorithm, fit in link.all_reduce.items():
         place = f"{key}.all_reduce.{algorithm}"
+        if fit.sharing_per_rank:
+            values[f"{place}.sharing_per_rank"] = fit.sharing_per_rank
         values[f"{place}.latency_us"] = _short(us(fit.latency_s))
         values[f"{place}.latency_per_peer_us"] = _short(us(fit.latency_per_peer_s))
         values[f"{place}.bandwidth_gb_s"] = _short(gb_s(fit.bandwidth_bytes_per_s))

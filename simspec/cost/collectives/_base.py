@@ -61,10 +61,12 @@ def collective_seconds(wire_bytes: Quantity, *, tp: int, fit: AllReduceFit) -> Q
     """Return ``latency + latency_per_peer (tp - 1) + wire_bytes / bandwidth`` in seconds.
 
     The alpha-beta model of Hockney, "The communication challenge for MPP", Parallel Computing
-    20(3), 1994, with an alpha that grows with the peers.
+    20(3), 1994, with an alpha that grows with the peers, and a beta that grows with those beyond
+    a pair where all share the host's bridge: ``(1 + sharing (tp - 2)) / bandwidth``.
     """
     alpha = fit.latency_s + fit.latency_per_peer_s * (tp - 1)
-    return alpha + wire_bytes / fit.bandwidth_bytes_per_s
+    shared = 1.0 + fit.sharing_per_rank * max(tp - 2, 0)
+    return alpha + wire_bytes / (fit.bandwidth_bytes_per_s / shared)
 
 
 def collective(
