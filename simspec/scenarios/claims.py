@@ -18,8 +18,8 @@ from simspec.scenarios.build import Place, blame
 from simspec.scenarios.schema import StrictModel
 
 ClaimQuantity: TypeAlias = Literal["speedup", "extra_weights_gb", "extra_kv_gb", "kv_caches"]
-"""``extra_weights_gb``, ``extra_kv_gb``: 10^9 bytes over all ranks, the latter of ``tokens`` tokens.
-``kv_caches``: KV bytes per token of target and method together, over those of the target alone: 1 is
+"""``extra_weights_gb``, ``extra_kv_gb``: 10^9 bytes over all ranks, the latter of ``tokens``.
+``kv_caches``: KV bytes per token of target and method together over those of the target alone: 1 is
 a shared cache, 2 would be a full copy."""
 
 

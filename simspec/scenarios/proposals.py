@@ -14,7 +14,7 @@ from typing import Any
 from simspec.core.errors import ConfigError
 from simspec.core.yamlio import parse_mapping
 from simspec.cost.work import Stack
-from simspec.decoding._base import METHODS, Method
+from simspec.decoding._base import METHODS, Method, MethodConfig
 from simspec.decoding.acceptance._profiles import default_profile
 from simspec.decoding.dual_model import MAX_VOCABULARY_DIFFERENCE
 from simspec.models.arch import Architecture
@@ -30,7 +30,7 @@ class Proposal:
 
     method: Mapping[str, Any]
     drafts: bool
-    """Whether it drafts tokens, and so needs an acceptance."""
+    """Whether it needs an acceptance."""
     acceptance: str | None
     cautions: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ def propose(
     profile = default_profile(name, architecture.name)
     if profile is not None:
         settings = {**{k: v for k, v in profile.options.items() if k in fields}, **settings}
-    if _most_drafts(settings, architecture) == 0:
+    if not _needs_acceptance(settings, architecture):
         return Proposal(settings, drafts=False, acceptance=None)
     if not needs_profile:
         return Proposal(settings, drafts=True, acceptance=None)
@@ -89,13 +89,14 @@ def propose(
     return Proposal(settings, True, profile.name, tuple(cautions))
 
 
-def _most_drafts(settings: Mapping[str, Any], target: Architecture) -> int:
-    """Return K of the method on this target; 0 when it drafts nothing."""
+def _needs_acceptance(settings: Mapping[str, Any], target: Architecture) -> bool:
+    """Return whether the method drafts on this target, or replaces the target's own choices."""
     stack = Stack("target", target.blocks, target.hidden_size, target.vocab_size, "bf16", "bf16", 1)
     name = str(settings["name"])
     config = parse_mapping(settings, METHODS.config_class(name), f"method {name}")
-    method: Method = METHODS.parse(config).build(stack)
-    return method.max_draft
+    parsed: MethodConfig = METHODS.parse(config)
+    method: Method = parsed.build(stack)
+    return method.max_draft > 0 or not parsed.lossless
 
 
 def smallest_draft(target: str) -> str:

@@ -83,10 +83,13 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Return one row per card; where several are asked for, one that cannot says so in its row."""
     from simspec.core.errors import ConfigError, Infeasible
+    from simspec.hardware.load import load_hardware
     from simspec.scenarios.breakeven import break_even
     from simspec.scenarios.build import Deployment, build, build_without_acceptance
     from simspec.scenarios.closed_form import deployment_facts
 
+    for name in names:
+        load_hardware(name)  # an unknown name is a mistake, not a card that cannot
     make = build_without_acceptance if over == "acceptance" else build
     rows: list[dict[str, Any]] = []
     for name in names:

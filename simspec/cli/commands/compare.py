@@ -79,12 +79,15 @@ def _run(file: Path | None, given: dict[str, Any], output: Path | None, as_json:
     from simspec.scenarios.compare import compare as compared
 
     left_out: list[dict[str, str]] = []
+    cautions: list[str] = []
     place: Place | None = None
     if file is not None:
         config, place = _from_file(file, given)
     else:
-        config, left_out = _from_options(given)
-    document = {**compared(config, place), "left_out": left_out}
+        config, left_out, cautions = _from_options(given)
+    document = {**compared(config, place), "left_out": left_out, "cautions": cautions}
+    for caution in cautions:
+        note(f"note: {caution}")
     written = [] if output is None else _write(document, output)
     if as_json:
         print_json(document)
@@ -107,13 +110,16 @@ def _from_file(file: Path, given: dict[str, Any]) -> tuple[ComparisonConfig, Pla
     return load_comparison(experiment_path(file))
 
 
-def _from_options(given: dict[str, Any]) -> tuple[ComparisonConfig, list[dict[str, str]]]:
+def _from_options(
+    given: dict[str, Any],
+) -> tuple[ComparisonConfig, list[dict[str, str]], list[str]]:
+    """Return the comparison, the methods left out with why, and what does not match."""
     from simspec.core.errors import ConfigError
     from simspec.core.yamlio import parse_mapping
     from simspec.scenarios.compare import ComparisonConfig
 
     target = given.get("model", "llama-3.1-8b")
-    entries, left_out = _entries(given, target)
+    entries, left_out, cautions = _entries(given, target)
     if given.get("draft_model") and not any("draft_model" in e["method"] for e in entries):
         raise ConfigError("--draft-model: none of these methods has a draft model; remove it")
     optional = ("engine", "tp", "dtype", "kv_dtype")
@@ -130,13 +136,13 @@ def _from_options(given: dict[str, Any]) -> tuple[ComparisonConfig, list[dict[st
         ComparisonConfig,
         "command line",
     )
-    return config, left_out
+    return config, left_out, cautions
 
 
 def _entries(
     given: dict[str, Any], target: str
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Return the lines of the comparison, and the methods that cannot be one with why."""
+) -> tuple[list[dict[str, Any]], list[dict[str, str]], list[str]]:
+    """Return the lines of the comparison, the methods left out with why, and the cautions."""
     from simspec.core.errors import ConfigError
     from simspec.decoding._base import METHODS
     from simspec.scenarios.proposals import PLAIN, propose
@@ -145,6 +151,7 @@ def _entries(
     names = METHODS.names() if asked is None else [name.strip() for name in asked.split(",")]
     entries: list[dict[str, Any]] = []
     left_out: list[dict[str, str]] = []
+    cautions: list[str] = []
     for name in names:
         METHODS.module(name)  # an unknown name is a mistake in any case
         if name == PLAIN:
@@ -158,11 +165,10 @@ def _entries(
                 raise
             left_out.append({"method": name, "reason": str(error)})
             continue
-        for caution in proposal.cautions:
-            note(f"note: {caution}")
+        cautions += proposal.cautions
         value = opt.acceptance_value(one, proposal.method) if proposal.drafts else None
         entries.append({"method": proposal.method, "acceptance": value or proposal.acceptance})
-    return entries, left_out
+    return entries, left_out, cautions
 
 
 def _numbers(text: str) -> list[int]:
