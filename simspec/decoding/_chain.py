@@ -55,7 +55,8 @@ def chain_outcomes(tape: Tape, max_draft: int, threshold: float) -> Outcomes:
     if threshold > 0.0 and num_positions and np.isnan(tape.confidence[0]):
         raise ConfigError(
             f"confidence_threshold {threshold:g} needs confidences and the acceptance model has "
-            "none; add 'confidence' to it, or set confidence_threshold to 0"
+            "none; add 'confidence' to constant, per_position or beta_curve, or set "
+            "confidence_threshold to 0"
         )
     drafted = np.zeros(num_positions, dtype=np.int64)
     accepted = np.zeros(num_positions, dtype=np.int64)

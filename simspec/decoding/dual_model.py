@@ -10,7 +10,7 @@ and costs
 
 * The draft is a whole model: its own weights with embedding and head, its own data type, its own
   KV for every token of the text, prompt included, and its own tensor-parallel degree. Every draft
-  step pays its whole LM head (half of a 1B model with 128,256 tokens) and its own all-reduces.
+  step pays its whole LM head (a fifth of the weights of Llama-3.2-1B) and its own all-reduces.
 * ``draft_tp`` defaults to the target's, like vLLM's ``draft_tensor_parallel_size``. Below the
   target's only some ranks hold the draft; the memory is that of a rank which does, because the
   pools of all ranks are as large as the smallest. Sending the draft's tokens to the other ranks

@@ -114,6 +114,33 @@ def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found.architecture.num_layers == 3
 
 
+def test_a_draft_model_and_a_trace_lie_beside_the_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that a method or its acceptance name are looked up like the model's."""
+    config = {
+        "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "intermediate_size": 512, "vocab_size": 128256,
+        "max_position_embeddings": 2048,
+    }  # fmt: skip
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "trace.jsonl").write_text('{"accepted":[1,0,2,1,0]}\n')
+    scenario = {
+        **PLAIN,
+        "model": "llama-3.1-8b",
+        "method": {"name": "dual_model", "draft_model": "./draft"},
+        "acceptance": {"name": "replay", "path": "trace.jsonl"},
+    }
+    (tmp_path / "s.yaml").write_text(json.dumps(scenario))
+    monkeypatch.chdir("/")
+    document = load_yaml(tmp_path / "s.yaml")
+    found = build(parse(document, DeploymentConfig), Place(document))
+    assert len(found.method.stacks()["draft"].blocks) == 2
+    assert found.acceptance is not None
+    assert "trace.jsonl (5 positions" in found.acceptance.describe()
+
+
 def test_a_method_without_acceptance_can_be_asked_for_its_memory() -> None:
     """Memory needs no acceptance; everything else does."""
     config = parse_mapping({**PLAIN, "method": "kangaroo"}, DeploymentConfig, "test")
