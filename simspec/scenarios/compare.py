@@ -25,13 +25,19 @@ from simspec.decoding.acceptance._shorthand import parse_acceptance
 from simspec.scenarios.breakeven import Paying, batches_that_pay, largest_batch
 from simspec.scenarios.build import Deployment, Place, build, require_room
 from simspec.scenarios.claims import ClaimConfig, judged
-from simspec.scenarios.closed_form import deployment_facts, describe_acceptance, estimate_round
+from simspec.scenarios.closed_form import (
+    calibration_sigma,
+    deployment_facts,
+    describe_acceptance,
+    estimate_round,
+)
 from simspec.scenarios.schema import (
     DeploymentConfig,
     MemoryConfig,
     SchedulerConfig,
     StrictModel,
 )
+from simspec.scenarios.uncertainty import Errors, interval_95
 
 PLAIN = "autoregressive"
 
@@ -131,6 +137,8 @@ class Line:
     plain: Deployment
     """Plain decoding on the same model, hardware and engine."""
     context: int
+    errors: Errors
+    """Of the deployment's profiles."""
 
     def row(self, batch: int) -> dict[str, Any]:
         """Return the result of one batch; a refusal says so in ``status`` and ``reason``."""
@@ -143,6 +151,7 @@ class Line:
         if reason is not None:
             return {**row, "status": "does_not_fit", "reason": reason}
         tpot_s = float(result.tpot_s)
+        sigma = calibration_sigma(deployment, batch, self.context, errors=self.errors)
         return {
             **row,
             "drafted_per_round": stats.drafted_per_round,
@@ -152,7 +161,9 @@ class Line:
             "time_verify_ms": float(result.verify_s) * 1e3,
             "time_host_ms": float(result.host_s) * 1e3,
             "tpot_ms": tpot_s * 1e3,
+            "tpot_ms_interval": interval_95(tpot_s * 1e3, float(sigma["tpot"])),
             "speedup": float(result.speedup),
+            "speedup_interval": interval_95(float(result.speedup), float(sigma["speedup"])),
             "throughput_tokens_per_s": batch / tpot_s,
             "status": "ok",
             "reason": None,
@@ -240,7 +251,7 @@ def compare(config: ComparisonConfig, place: Place | None = None) -> dict[str, A
 
 
 def _plain_rows(line: Line, batches: Sequence[int]) -> list[dict[str, Any]]:
-    plain = Line(PLAIN, line.plain, line.plain, line.context)
+    plain = Line(PLAIN, line.plain, line.plain, line.context, Errors(line.plain.cost))
     return [plain.row(batch) for batch in batches]
 
 
@@ -252,7 +263,8 @@ def _line(config: ComparisonConfig, index: int, place: Place | None) -> Line:
     plain = deployment.model_copy(update={"method": METHODS.parse(PLAIN), "acceptance": None})
     own = entry.model_fields_set & {"model", "hardware", "engine", "tp", "dtype"}
     built = build(plain, here if own else place)
-    return Line(entry.name, build(deployment, here), built, config.context)
+    method = build(deployment, here)
+    return Line(entry.name, method, built, config.context, Errors(method.cost))
 
 
 def load_comparison(path: Path) -> tuple[ComparisonConfig, Place]:

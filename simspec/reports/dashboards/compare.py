@@ -62,7 +62,7 @@ def comparison_page(document: Document) -> Page:
         "acceptance": [
             visible(f"{line['label']}: {line['acceptance']}") for line in document["methods"]
         ],
-        "assumptions": ASSUMPTIONS,
+        "assumptions": [*ASSUMPTIONS, *_calibration(document)],
         "sources": _sources(document),
         "cards": cards,
         "table_title": "All points",
@@ -85,6 +85,26 @@ ASSUMPTIONS = (
     "at the same batch.",
     "The largest batch is what fits in memory beside the method's own weights and KV.",
 )
+
+
+def _calibration(document: Document) -> list[str]:
+    """Return the widest intervals that calibration gives to a line of the table."""
+    told = []
+    for key, words in (("tpot_ms", "TPOT"), ("speedup", "speedup")):
+        shares = [
+            high / float(row[key]) - 1.0
+            for row in document["rows"]
+            if row["status"] == "ok"
+            for _, high in [row[f"{key}_interval"]]
+        ]
+        if shares and max(shares) > 0:
+            told.append(f"{words} by up to +{100 * max(shares):.0f}%")
+    if not told:
+        return []
+    return [
+        f"Calibration: the errors of the profiles allow {' and '.join(told)} (95%, and by the "
+        "inverse factor below); each row of the JSON has its interval."
+    ]
 
 
 def _head(document: Document) -> dict[str, object]:
