@@ -205,19 +205,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         _check_covers(architecture, weights)
     with blame(place, "kv_dtype"):
         find_kv_dtype(config.kv_dtype)
-    target = Stack(
-        name="target",
-        blocks=architecture.blocks,
-        hidden_size=architecture.hidden_size,
-        vocab_size=architecture.vocab_size,
-        weight_dtype=config.dtype,
-        kv_dtype=config.kv_dtype,
-        tp=config.tp,
-        ep=config.expert_parallel,
-        attention_dp=config.attention_data_parallel,
-        # Layers pass on what unquantised weights are in; quantised ones are used in 16 bit.
-        activation_dtype=weights.name if weights.bits_per_weight >= 16.0 else "bf16",
-    )
+    target = _target(config, architecture, weights)
     with blame(place, "method"):
         own = config.method.resolved(lambda reference: resolve_reference(reference, base))
         method = own.build(target)
@@ -261,6 +249,22 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         ),
         num_blocks=(config.memory.num_kv_blocks or budget.num_blocks) * target.attention_dp,
         block_size_tokens=engine.block_size_tokens,
+    )
+
+
+def _target(config: DeploymentConfig, architecture: Architecture, weights: DType) -> Stack:
+    return Stack(
+        name="target",
+        blocks=architecture.blocks,
+        hidden_size=architecture.hidden_size,
+        vocab_size=architecture.vocab_size,
+        weight_dtype=config.dtype,
+        kv_dtype=config.kv_dtype,
+        tp=config.tp,
+        ep=config.expert_parallel,
+        attention_dp=config.attention_data_parallel,
+        # Layers pass on what unquantised weights are in; quantised ones are used in 16 bit.
+        activation_dtype=weights.name if weights.bits_per_weight >= 16.0 else "bf16",
     )
 
 
