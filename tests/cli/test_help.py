@@ -16,8 +16,16 @@ from simspec.cli.main import COMMANDS, app
 from tests.cli.conftest import Command
 from tests.helpers.shared import REPO_ROOT, shared_root
 
-NEEDS_DATA = {"calibrate kernels": "measured/kernels/a100_sxm"}
-"""Commands whose example works on measurements that are too large for the repository."""
+NEEDS_DATA = {
+    "calibrate kernels": ("measured/kernels/a100_sxm", "a100_sxm_80gb"),
+    "calibrate acceptance": (
+        "acceptance_traces/llama3.1-8b_eagle3_ngram_gsm8k.jsonl.gz",
+        "--drafter",
+        "eagle",
+    ),
+    "calibrate host": ("reference/published_speedups.csv", "--engine", "pytorch"),
+}
+"""Commands whose example works on data too large for the repository, and their arguments."""
 
 
 def commands(group: typer.Typer, prefix: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -84,10 +92,10 @@ def test_the_example_runs(
     if name == "sweep":
         arguments.append("--dry-run")  # all of it takes minutes
     if name in NEEDS_DATA:
-        folder = shared_root() / NEEDS_DATA[name]
-        if not folder.exists():
-            pytest.skip(f"needs {folder}")
-        arguments[2:] = [str(folder), "a100_sxm_80gb"]
+        data, *others = NEEDS_DATA[name]
+        if not (shared_root() / data).exists():
+            pytest.skip(f"needs {shared_root() / data}")
+        arguments[2:] = [str(shared_root() / data), *others]
     said = simspec(*arguments)
     assert said.code == 0, said.err
     assert said.out
