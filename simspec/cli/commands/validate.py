@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from simspec.validation._thresholds import Verdict
     from simspec.validation.api import ValidationResult
 
+_CAPTION = (
+    "median, mean, p90 of |predicted / measured - 1|; bias: mean with its sign; in 95 %: share of "
+    "rows inside their prediction interval"
+)
 _EXAMPLES = 3
 """Rows shown for each cause of leaving out; --json and --output have all of them."""
 
@@ -89,29 +93,29 @@ def _print(
     def percent(value: object) -> float | None:
         return None if value is None else round(100.0 * float(value), 1)  # type: ignore[arg-type]
 
-    fixed = ("kind", "quantity", "role")
-    # What is the same in every row is said once, above the table.
-    same = [name for name in fixed if len({row[name] for row in groups}) == 1]
-    said = ", ".join(str(groups[0][name]) for name in same)
-    rows = [
-        {
-            **{name: row[name] for name in (*fixed, *by) if name not in same},
-            "rows": row["rows"],
-            "median": percent(row["median_abs_error"]),
-            "mean": percent(row["mean_abs_error"]),
-            "p90": percent(row["p90_abs_error"]),
-            "bias": percent(row["bias"]),
-            "in 95 %": percent(row["interval_coverage"]),
-        }
-        for row in groups
-    ]
-    print_rows(
+    typer.echo(
         f"figures compared: {result.num_compared:,}, rows left out: {result.num_left_out:,}; "
-        f"errors in per cent of the measured figure{f' ({said})' if said else ''}",
-        rows,
-        caption="median, mean, p90 of |predicted / measured - 1|; bias: mean with its sign; in 95 "
-        "%: share of rows inside their prediction interval",
+        "errors in per cent of the measured figure"
     )
+    kinds = list(dict.fromkeys(str(row["kind"]) for row in groups))
+    for kind in kinds:
+        own = [row for row in groups if row["kind"] == kind]
+        # What is the same in every row of a table is said once, above it.
+        same = [name for name in ("quantity", "role") if len({row[name] for row in own}) == 1]
+        rows = [
+            {
+                **{name: row[name] for name in ("quantity", "role", *by) if name not in same},
+                "rows": row["rows"],
+                "median": percent(row["median_abs_error"]),
+                "mean": percent(row["mean_abs_error"]),
+                "p90": percent(row["p90_abs_error"]),
+                "bias": percent(row["bias"]),
+                "in 95 %": percent(row["interval_coverage"]),
+            }
+            for row in own
+        ]
+        said = "".join(f", {own[0][name]}" for name in same)
+        print_rows(f"{kind}{said}", rows, caption=_CAPTION if kind == kinds[-1] else "")
     if worst and result.num_compared:
         _print_worst(result, worst)
     if result.num_left_out:
