@@ -22,11 +22,12 @@ def register(app: typer.Typer) -> None:
 
 
 def _summary(name: str) -> dict[str, object]:
-    from simspec.models.counts import kv_bytes_per_token, model_params
+    from simspec.models.counts import active_params, kv_bytes_per_token, model_params
     from simspec.models.hf_config import load_model
 
     arch = load_model(name)
     first = arch.blocks[0]
+    moe = next((block.moe for block in arch.blocks if block.moe is not None), None)
     return {
         "name": arch.name,
         "num_layers": arch.num_layers,
@@ -34,9 +35,13 @@ def _summary(name: str) -> dict[str, object]:
         "num_heads": first.num_heads,
         "num_kv_heads": first.num_kv_heads,
         "head_dim": first.head_dim,
-        "intermediate_size": first.intermediate_size,
+        "intermediate_size": max(block.intermediate_size for block in arch.blocks),
+        "num_experts": 0 if moe is None else moe.num_experts,
+        "experts_per_token": 0 if moe is None else moe.experts_per_token,
+        "expert_intermediate_size": 0 if moe is None else moe.expert_intermediate_size,
         "vocab_size": arch.vocab_size,
         "params_total": model_params(arch),
+        "params_active": active_params(arch),
         "kv_bytes_per_token": kv_bytes_per_token(arch, "bf16", 1),
     }
 
@@ -60,7 +65,7 @@ def list_(as_json: bool = JSON_OPTION) -> None:
         "heads": "num_heads",
         "KV heads": "num_kv_heads",
         "FFN": "intermediate_size",
-        "vocab": "vocab_size",
+        "experts": "num_experts",
         "parameters": "params_total",
         "KV B/token": "kv_bytes_per_token",
     }
