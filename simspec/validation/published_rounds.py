@@ -28,9 +28,10 @@ from simspec.validation.tables._published_settings import Pairs, number
 
 FREE = {
     "pytorch": ("per_step", "per_draft_step", "per_round", "per_launch"),
-    "vllm": ("per_step", "per_draft_step", "per_round"),
+    "vllm": ("per_draft_step", "per_round"),
 }
-"""Host times fitted per engine; captured graphs launch nothing."""
+"""Host times fitted per engine. Captured graphs launch nothing, and a plain step of vLLM is known
+from plain serving."""
 DESKTOP = "desktop"
 _BLOG = "huggingface/blog layerskip.md"
 
@@ -80,12 +81,8 @@ def _of_run(row: Mapping[str, Any], run: Run, engine: str) -> Iterator[MeasuredR
     name = f"{row['method']} {row['target_model']} {run.hardware} K={row['draft_len']}"
     machine = "" if run.engine == engine else DESKTOP
     here = replace(run, engine=engine)
-    speedup, rate = number(row, "speedup"), number(row, "spec_tok_s")
-    baseline = number(row, "baseline_tok_s")
-    if rate is not None and baseline is not None:
-        yield _measured(here, f"{name}, step", "step_s", 1.0 / baseline, machine)
-        yield _measured(here, name, "round_s", run.tokens_per_round / rate, machine)
-    elif speedup is not None:
+    speedup = number(row, "speedup")
+    if speedup is not None:
         yield _measured(here, name, "ratio", run.tokens_per_round / speedup, machine)
 
 

@@ -174,6 +174,8 @@ def _where(
         return card, "pytorch_desktop", "fp16", "eagle_paper", ()
     if '2601.11580 "Spec' in source:
         return card, "vllm", "bf16", "vllm_h100", ()
+    if "2601.11580 Fig.2" in source:
+        return card, "sglang", "bf16", "sglang_h100", ()
     if "vllm PR 16937" in source:
         return card, "vllm", "bf16", "vllm_pr_16937", ()
     return NoRun("unsupported", "no engine profile of the code that was run")

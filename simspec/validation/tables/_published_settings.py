@@ -124,7 +124,8 @@ def _decoding(
 ) -> NoRun | tuple[dict[str, Any], int, tuple[str, ...]]:
     """Return the method as that code base runs it, its depth and what is assumed."""
     if method in {"EAGLE-1", "EAGLE-2", "EAGLE-3"}:
-        return _eagle(method, model, drafts)
+        found = re.search(r"tree, (\d+) draft tokens", text(row, "draft"))
+        return _eagle(method, model, drafts, int(found[1]) if found else None)
     if method in {"Medusa", "Medusa-1"}:
         return {"name": "medusa"}, 4, ()
     if method == "dual-model SD (SpS)":
@@ -149,7 +150,7 @@ def _decoding(
 
 
 def _eagle(
-    method: str, model: str, drafts: float | None
+    method: str, model: str, drafts: float | None, verified: int | None
 ) -> tuple[dict[str, Any], int, tuple[str, ...]]:
     version = int(method[-1])
     settings: dict[str, Any] = {"name": "eagle", "version": version}
@@ -157,6 +158,10 @@ def _eagle(
     if version == 3:
         settings["draft_vocab_size"] = 32_000
         assumed = ("a head with 32,000 tokens, as the published ones for Llama",)
+    if drafts is not None and verified is not None:
+        # SGLang counts the root among its draft tokens.
+        tree = {"num_speculative_tokens": int(drafts), "top_k": 4, "num_nodes": verified - 1}
+        return {**settings, **tree}, int(drafts), (*assumed, "four candidates per node")
     if drafts is not None:
         depth = int(drafts)
         chain = {} if version == 1 else {"top_k": 1}
