@@ -20,12 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from simspec.validation.api import JudgedTable, validate
-from simspec.validation.tables._published_settings import task_of
 
 ROWS_PER_GROUP = {
     "kv_capacity_reports.csv": 100,
     "measured_inference.csv": 2,
-    "published_speedups.csv": 8,
     "verify_cost_curves.csv": 8,
 }
 """Tables that may be shown in part, and how many rows of each group are."""
@@ -50,8 +48,7 @@ def chosen_lines(table: JudgedTable, per_group: int) -> set[int]:
 def with_context(name: str, lines: set[int], rows: Sequence[Sequence[str]]) -> set[int]:
     """Return the lines with those that a reader needs beside them.
 
-    Of a cost curve the pass over a single token; of published speedups that state no acceptance
-    the accepted lengths that the same study published apart.
+    Of a cost curve that is the pass over a single token.
     """
     named = [dict(zip(rows[0], row, strict=True)) for row in rows]
     if name == "verify_cost_curves.csv":
@@ -61,18 +58,6 @@ def with_context(name: str, lines: set[int], rows: Sequence[Sequence[str]]) -> s
             number
             for number, row in enumerate(named[1:], start=2)
             if float(row["n_tokens_per_forward"]) == 1 and tuple(row[k] for k in keys) in curves
-        }
-    if name == "published_speedups.csv":
-        wanted = {
-            (row["target_model"], row["method"], task_of(row), row["draft_len"])
-            for row in (named[line - 1] for line in lines)
-            if not row["mean_tokens_per_step"] and not row["acceptance_rate"]
-        }
-        return lines | {
-            number
-            for number, row in enumerate(named[1:], start=2)
-            if "acceptance traces" in row["source"]
-            and (row["target_model"], row["method"], task_of(row), row["draft_len"]) in wanted
         }
     return lines
 
