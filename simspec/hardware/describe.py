@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from simspec.core.units import gb, gb_s, ns, tflops, us
-from simspec.hardware.profile import Hardware, KernelFit, KernelSet, Link
+from simspec.hardware.profile import AllReduceFit, Hardware, KernelFit, KernelSet, Link
 
 
 def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[str, str]]:
@@ -97,6 +99,21 @@ def _describe_set(key: str, kernels: KernelSet) -> dict[str, float | str | bool]
         fit = kernels.elementwise
         values[f"{key}.elementwise.bandwidth_efficiency"] = fit.bandwidth_efficiency
         values[f"{key}.elementwise.overhead_us"] = _short(us(fit.overhead_s))
+    values |= _describe_all_reduce(key, kernels.all_reduce or {})
+    return values
+
+
+def _describe_all_reduce(
+    key: str, fits: Mapping[str, AllReduceFit]
+) -> dict[str, float | str | bool]:
+    values: dict[str, float | str | bool] = {}
+    for algorithm, fit in fits.items():
+        place = f"{key}.all_reduce.{algorithm}"
+        if fit.sharing_per_rank:
+            values[f"{place}.sharing_per_rank"] = fit.sharing_per_rank
+        values[f"{place}.latency_us"] = _short(us(fit.latency_s))
+        values[f"{place}.latency_per_peer_us"] = _short(us(fit.latency_per_peer_s))
+        values[f"{place}.bandwidth_gb_s"] = _short(gb_s(fit.bandwidth_bytes_per_s))
     return values
 
 
@@ -107,13 +124,7 @@ def _describe_link(key: str, link: Link) -> dict[str, float | str | bool]:
     }
     if link.max_devices > 1:
         values[f"{key}.max_devices"] = link.max_devices
-    for algorithm, fit in link.all_reduce.items():
-        place = f"{key}.all_reduce.{algorithm}"
-        if fit.sharing_per_rank:
-            values[f"{place}.sharing_per_rank"] = fit.sharing_per_rank
-        values[f"{place}.latency_us"] = _short(us(fit.latency_s))
-        values[f"{place}.latency_per_peer_us"] = _short(us(fit.latency_per_peer_s))
-        values[f"{place}.bandwidth_gb_s"] = _short(gb_s(fit.bandwidth_bytes_per_s))
+    values |= _describe_all_reduce(key, link.all_reduce)
     return values
 
 

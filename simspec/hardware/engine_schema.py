@@ -56,6 +56,8 @@ class KernelsInStepsGroup(SourcedGroup):
     """Memory rate of products over experts, relative to plain ones."""
     grouped_overhead_us: HostMicroseconds = 0.0
     """Once per product over experts: sorting and moving its rows."""
+    collective_overhead_us: HostMicroseconds = 0.0
+    """Once per all-reduce: ranks wait for the slowest, which a collective timed alone does not."""
 
 
 class SchedulerGroup(SourcedGroup):
@@ -151,6 +153,7 @@ def _in_steps(group: KernelsInStepsGroup | None) -> KernelsInSteps:
         grouped_flop_share=group.grouped_flop_share,
         grouped_bandwidth_share=group.grouped_bandwidth_share,
         grouped_overhead_s=from_us(group.grouped_overhead_us),
+        collective_overhead_s=from_us(group.collective_overhead_us),
     )
 
 
@@ -173,6 +176,9 @@ def describe_engine(
         "kernels_in_steps.grouped_flop_share": engine.kernels_in_steps.grouped_flop_share,
         "kernels_in_steps.grouped_bandwidth_share": engine.kernels_in_steps.grouped_bandwidth_share,
         "kernels_in_steps.grouped_overhead_us": us(engine.kernels_in_steps.grouped_overhead_s),
+        "kernels_in_steps.collective_overhead_us": us(
+            engine.kernels_in_steps.collective_overhead_s
+        ),
         "memory.memory_fraction": engine.memory_fraction,
         "memory.reserve_gb": gb(engine.reserve_bytes),
         "memory.block_size_tokens": engine.block_size_tokens,

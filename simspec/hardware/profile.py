@@ -74,6 +74,8 @@ class KernelSet:
     kv_reads: KvReads | None
     calibrated: bool
     efficiencies_of: str
+    all_reduce: Mapping[str, AllReduceFit] | None = None
+    """Collectives of the engine over the device's link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ class KernelsInSteps:
     """Of the memory rate of a plain product, what a grouped one reaches."""
     grouped_overhead_s: float = 0.0
     """Once per grouped product, for sorting and moving its rows, beside the product's own."""
+    collective_overhead_s: float = 0.0
+    """Once per all-reduce inside a step: ranks that are not timed alone wait for the slowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,11 @@ class Hardware:
             prefill_attention=found.prefill_attention or self.prefill_attention,
             elementwise=found.elementwise or self.elementwise,
             kv_reads=found.kv_reads or self.kv_reads,
+            link=(
+                self.link
+                if self.link is None or found.all_reduce is None
+                else replace(self.link, all_reduce=found.all_reduce)
+            ),
             calibrated=found.calibrated,
             efficiencies_of=found.efficiencies_of,
         )
@@ -206,20 +215,27 @@ class Hardware:
     def in_steps(self, kernels: KernelsInSteps) -> Hardware:
         """Return the device as its kernels fare inside the steps of an engine.
 
-        Collectives keep their latency, which is a wait for the other ranks.
+        Collectives keep their latency, which is a wait for the other ranks, and may wait longer.
         """
         if kernels == KernelsInSteps():
             return self
-        share = kernels.overhead_share
+        share, wait_s = kernels.overhead_share, kernels.collective_overhead_s
 
         def scaled(fits: Mapping[str, KernelFit]) -> dict[str, KernelFit]:
             return {
                 name: replace(fit, overhead_s=fit.overhead_s * share) for name, fit in fits.items()
             }
 
-        elementwise = self.elementwise
+        elementwise, link = self.elementwise, self.link
+        if link is not None and wait_s:
+            waits = {
+                name: replace(fit, latency_s=fit.latency_s + wait_s)
+                for name, fit in link.all_reduce.items()
+            }
+            link = replace(link, all_reduce=waits)
         return replace(
             self,
+            link=link,
             gemm=scaled(self.gemm),
             decode_attention=scaled(self.decode_attention),
             prefill_attention=scaled(self.prefill_attention),

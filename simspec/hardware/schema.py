@@ -42,9 +42,9 @@ ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
 KvDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "q8_0", "q4_0"]
 """Data types attention kernels may read their KV cache in."""
 GemmKey = Literal[
-    "fp32", "bf16", "fp16", "fp8", "int8", "fp4", "weight_only",
+    "fp32", "bf16", "fp16", "fp8", "fp8_static", "int8", "fp4", "weight_only",
     "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "q4_k_m", "q5_k_m",
-    "mlx_4bit", "mlx_8bit", "mxfp4_experts", "int4_g128",
+    "mlx_4bit", "mlx_8bit", "mxfp4", "int4_g128",
 ]  # fmt: skip
 """What matrix products are told apart by: the type they multiply in; for weights that are unpacked
 first, all of them together or one format."""
@@ -218,6 +218,8 @@ class EngineKernelsGroup(FittedGroup):
     decode_attention: Annotated[dict[KvDtype, DecodeEntry], Field(min_length=1)] | None = None
     prefill_attention: Annotated[dict[KvDtype, PrefillEntry], Field(min_length=1)] | None = None
     elementwise: ElementwiseEntry | None = None
+    all_reduce: dict[Algorithm, AllReduceEntry] | None = None
+    """Its collectives over the device's link."""
 
 
 class KernelsGroup(FittedGroup):
@@ -400,7 +402,23 @@ def _kernel_set(group: EngineKernelsGroup) -> KernelSet:
         kv_reads=group.kv_reads,
         calibrated=group.calibrated,
         efficiencies_of=group.efficiencies_of,
+        all_reduce=None if group.all_reduce is None else _all_reduce(group.all_reduce, own),
     )
+
+
+def _all_reduce(
+    entries: Mapping[Algorithm, AllReduceEntry], calibrated: bool
+) -> dict[str, AllReduceFit]:
+    return {
+        algorithm: AllReduceFit(
+            latency_s=from_us(entry.latency_us),
+            latency_per_peer_s=from_us(entry.latency_per_peer_us),
+            bandwidth_bytes_per_s=from_gb_s(entry.bandwidth_gb_s),
+            sharing_per_rank=entry.sharing_per_rank or 0.0,
+            error=_fit_error("all_reduce", entry, calibrated=calibrated),
+        )
+        for algorithm, entry in entries.items()
+    }
 
 
 def _link(config: LinkGroup | None) -> Link | None:
@@ -410,16 +428,7 @@ def _link(config: LinkGroup | None) -> Link | None:
         name=config.name,
         bandwidth_bytes_per_s=from_gb_s(config.bandwidth_gb_s),
         max_devices=config.max_devices,
-        all_reduce={
-            algorithm: AllReduceFit(
-                latency_s=from_us(entry.latency_us),
-                latency_per_peer_s=from_us(entry.latency_per_peer_us),
-                bandwidth_bytes_per_s=from_gb_s(entry.bandwidth_gb_s),
-                sharing_per_rank=entry.sharing_per_rank or 0.0,
-                error=_fit_error("all_reduce", entry, calibrated=True),
-            )
-            for algorithm, entry in config.all_reduce.items()
-        },
+        all_reduce=_all_reduce(config.all_reduce, calibrated=True),
     )
 
 

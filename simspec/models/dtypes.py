@@ -146,6 +146,7 @@ def _table() -> dict[str, DType]:
         DType("fp16", 16.0, "fp16", 2.0, "everything", True, _IEEE),
         # Serving formats with quantised activations.
         DType("fp8", 8.0, "fp8", 1.0, "layers", True, "scales per tensor or channel"),
+        DType("fp8_static", 8.0, "fp8", 1.0, "layers", False, "fp8 with input scales known before"),
         DType("fp8_block", 8.001953125, "fp8", 1.03125, "layers", False, _FP8_TILES),
         DType("int8", 8.0, "int8", 1.0, "layers", True, "W8A8, scales per channel"),
         DType("nvfp4", 4.5, "fp4", 0.5625, "layers", False, "one 8-bit scale per 16 values"),

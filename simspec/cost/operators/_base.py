@@ -150,7 +150,7 @@ def gemm_compute_dtype(hardware: Hardware, form: DType) -> str:
 def _gemm_fit(hardware: Hardware, form: DType, compute: str) -> KernelFit:
     """Return the fit of the format itself, of formats unpacked first, or of what is multiplied."""
     unpacks = form.bits_per_weight < 16.0 and (form.weight_only or compute != form.compute_dtype)
-    names = [form.name, "weight_only", compute] if unpacks else [compute]
+    names = [form.name, "weight_only", compute] if unpacks else [form.name, compute]
     return next(hardware.gemm[name] for name in names if name in hardware.gemm)
 
 
