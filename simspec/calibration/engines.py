@@ -1,0 +1,272 @@
+"""Fit what an engine adds to the kernels to its own benchmark rows: host times and kernel shares.
+
+Rows come as groups of one deployment each (hardware, engine, model, formats, parallel layout)
+with a function that prices them for a candidate engine; what turns a row into a deployment is
+``simspec.validation.serving_rows``. :func:`is_fitted` deals the groups into two halves, one to fit
+and one to judge, so that no row of a judged deployment moves a coefficient.
+
+Two stages, each a bounded robust least squares (:mod:`simspec.calibration.robust`): dense models
+fix the host times and the share of kernel overheads, mixtures of experts then what grouped
+products reach. Both latencies are fitted together. TTFT also holds the benchmark's own habits
+(how many requests a run makes, when the next prompt is sent), so a relative error of it counts
+:data:`TTFT_WEIGHT` of one of TPOT.
+
+The ``model_error`` is what whole steps of unseen deployments miss: a fit of the same coefficients
+to one half of the fitted groups is judged on the other half, and the reverse; with ``q`` the 95th
+percentile of ``|ln(predicted / measured)|`` of TPOT over these, 1 sigma is ``q / 1.96``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simspec.calibration.fitted import finite_errors
+from simspec.calibration.robust import Array, Coefficient, HeldOut, fit, held_out
+from simspec.core.errors import CalibrationError
+from simspec.core.units import from_us
+from simspec.hardware.profile import EngineProfile
+
+TTFT_WEIGHT = 0.1
+LOSS_SCALE = 0.1
+"""Whole steps scatter more than kernels: versions, clocks and protocols differ."""
+_Z_95 = 1.96
+
+HOST = (
+    Coefficient("per_step_us", 0.0, 5_000.0, start=300.0),
+    Coefficient("per_sequence_us", 0.0, 100.0, start=5.0),
+    Coefficient("per_prompt_us", 0.0, 20_000.0, start=1_000.0),
+    Coefficient("overhead_share", 0.2, 1.5, start=0.8),
+)
+GROUPED = (
+    Coefficient("grouped_flop_share", 0.05, 1.5, start=0.5),
+    Coefficient("grouped_bandwidth_share", 0.2, 1.5, start=0.9),
+    Coefficient("grouped_overhead_us", 0.0, 100.0, start=5.0),
+)
+
+_SAME_RUNS = {"deepseek-r1": "deepseek-v3"}
+"""One architecture, and tables that list one run under both names."""
+
+Price = Callable[[EngineProfile], tuple[Array, Array]]
+"""From an engine to the TPOT and TTFT of every row of a group, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingGroup:
+    """Rows of one deployment."""
+
+    name: str
+    is_moe: bool
+    is_fitted: bool
+    price: Price
+    tpot_s: Array
+    ttft_s: Array
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFit:
+    """Fitted coefficients of an engine with what stands behind them.
+
+    Attributes
+    ----------
+    values, standard_error : mapping
+        By coefficient, in edge units.
+    groups, rows : int
+        Fitted.
+    judged : mapping
+        Errors on the groups the fit did not see, by ``dense tpot``, ``moe ttft``, …
+    model_error : float
+        1 sigma of the logarithm of TPOT on unseen deployments, within the fitted half.
+    engine : EngineProfile
+        With the fitted values in place.
+    """
+
+    values: Mapping[str, float]
+    standard_error: Mapping[str, float]
+    groups: int
+    rows: int
+    judged: Mapping[str, HeldOut]
+    model_error: float
+    engine: EngineProfile
+
+    def yaml(self) -> str:
+        """Return the groups of the engine profile that the fit fills."""
+        v = {name: f"{float(f'{value:.3g}'):g}" for name, value in self.values.items()}
+        lines = ["host:"]
+        lines += [f"  {c.name}: {v[c.name]}" for c in HOST if c.name != "overhead_share"]
+        lines += ["kernels_in_steps:", f"  overhead_share: {v['overhead_share']}"]
+        lines += [f"  {c.name}: {v[c.name]}" for c in GROUPED if c.name in v]
+        lines += ["uncertainty:", f"  model_error: {self.model_error:.3f}", ""]
+        return "\n".join(lines)
+
+    def report(self) -> list[str]:
+        """Return the evidence, one line each."""
+        errors = ", ".join(f"{k} {e:.2g}" for k, e in self.standard_error.items())
+        lines = [f"{self.rows} rows of {self.groups} groups fitted; standard errors: {errors}"]
+        lines += [
+            f"held out, {name}: {judged.rows} rows, median {judged.median:.3f}, "
+            f"90 % below {judged.p90:.3f}"
+            for name, judged in self.judged.items()
+        ]
+        return lines
+
+
+def is_fitted(engine: str, model: str, hardware: str, num_gpus: int) -> bool:
+    """Return whether rows of a deployment belong to the half that engines are fitted to.
+
+    Of one model under one engine on one device, every other doubling of the GPUs is fitted; a
+    hash of the three names says whether that begins with one GPU. Models that share runs in
+    tables share a side.
+    """
+    name = _SAME_RUNS.get(model, model)
+    digest = hashlib.blake2b(f"{engine} / {name} / {hardware}".encode(), digest_size=1).digest()
+    return (num_gpus.bit_length() - 1 + digest[0]) % 2 == 0
+
+
+def with_coefficients(engine: EngineProfile, values: Mapping[str, float]) -> EngineProfile:
+    """Return the engine with coefficients in edge units, by the names of the profile's YAML."""
+    shares = engine.kernels_in_steps
+    grouped_s = values.get("grouped_overhead_us")
+    kept = {
+        name: values[name]
+        for name in ("overhead_share", "grouped_flop_share", "grouped_bandwidth_share")
+        if name in values
+    }
+    return replace(
+        engine,
+        host_time_per_step_s=from_us(values["per_step_us"]),
+        host_time_per_sequence_s=from_us(values["per_sequence_us"]),
+        host_time_per_prompt_s=from_us(values["per_prompt_us"]),
+        kernels_in_steps=replace(
+            shares,
+            **kept,
+            grouped_overhead_s=shares.grouped_overhead_s
+            if grouped_s is None
+            else from_us(grouped_s),
+        ),
+    )
+
+
+def fit_engine(
+    engine: EngineProfile,
+    groups: Sequence[ServingGroup],
+    *,
+    fixed: Mapping[str, float] | None = None,
+) -> EngineFit:
+    """Fit an engine to one half of the groups and judge it on the other.
+
+    Parameters
+    ----------
+    engine : EngineProfile
+        Scheduler and memory; its host times and shares are not read.
+    groups : sequence of ServingGroup
+        Of this engine.
+    fixed : mapping, optional
+        Coefficients that are known from elsewhere, in edge units.
+
+    Raises
+    ------
+    CalibrationError
+        Too few rows in the fitted half, or no convergence.
+    """
+    chosen = [group for group in groups if group.is_fitted]
+    others = [group for group in groups if not group.is_fitted]
+    values, errors = _fit(engine, chosen, fixed or {})
+    fitted = with_coefficients(engine, values)
+    return EngineFit(
+        values=values,
+        standard_error=errors,
+        groups=len(chosen),
+        rows=sum(group.tpot_s.size for group in chosen),
+        judged=judge(fitted, others),
+        model_error=_model_error(engine, chosen, fixed or {}),
+        engine=fitted,
+    )
+
+
+def judge(engine: EngineProfile, groups: Sequence[ServingGroup]) -> dict[str, HeldOut]:
+    """Return the errors of an engine on some groups, by kind of model and latency."""
+    found: dict[str, HeldOut] = {}
+    for kind, is_moe in (("dense", False), ("moe", True)):
+        rows = [group for group in groups if group.is_moe == is_moe]
+        if not rows:
+            continue
+        priced = [group.price(engine) for group in rows]
+        for index, name in enumerate(("tpot", "ttft")):
+            predicted = np.concatenate([price[index] for price in priced])
+            measured = np.concatenate([getattr(group, f"{name}_s") for group in rows])
+            found[f"{kind} {name}"] = held_out(predicted, measured)
+    return found
+
+
+def _fit(
+    engine: EngineProfile, groups: Sequence[ServingGroup], fixed: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    values = dict(fixed)
+    errors: dict[str, float] = {}
+    stages = (
+        (HOST, [g for g in groups if not g.is_moe]),
+        (GROUPED, [g for g in groups if g.is_moe]),
+    )
+    for coefficients, rows in stages:
+        free = [c for c in coefficients if c.name not in values]
+        if not rows:
+            if coefficients is HOST and free:
+                raise CalibrationError(
+                    f"engine {engine.name}: no rows of dense models in the fitted half, and host "
+                    "times need some; add rows of another deployment"
+                )
+            continue
+        if not free:
+            continue
+        found, error = _stage(engine, rows, values, free)
+        values |= found
+        errors |= error
+    return values, errors
+
+
+def _stage(
+    engine: EngineProfile,
+    groups: Sequence[ServingGroup],
+    known: Mapping[str, float],
+    coefficients: Sequence[Coefficient],
+) -> tuple[dict[str, float], dict[str, float]]:
+    names = [c.name for c in coefficients]
+
+    def predict(candidate: Array) -> Array:
+        values = {**known, **dict(zip(names, (float(v) for v in candidate), strict=True))}
+        altered = with_coefficients(engine, values)
+        return np.concatenate([_stacked(*group.price(altered)) for group in groups])
+
+    estimate = fit(
+        predict,
+        coefficients,
+        np.concatenate([_stacked(group.tpot_s, group.ttft_s) for group in groups]),
+        groups=[group.name for group in groups for _ in range(2 * group.tpot_s.size)],
+        loss_scale=LOSS_SCALE,
+        what=f"engine {engine.name}",
+    )
+    values = dict(zip(names, (float(v) for v in estimate.values), strict=True))
+    return values, finite_errors(names, estimate.standard_error)
+
+
+def _stacked(tpot_s: Array, ttft_s: Array) -> Array:
+    # A power below 1 scales the logarithm, hence the weight of the residual.
+    return np.concatenate([tpot_s, ttft_s**TTFT_WEIGHT])
+
+
+def _model_error(
+    engine: EngineProfile, groups: Sequence[ServingGroup], fixed: Mapping[str, float]
+) -> float:
+    """Return 1 sigma on deployments unseen by the fit, from the fitted half alone."""
+    missed: list[Array] = []
+    dealt = sorted(groups, key=lambda group: (group.is_moe, group.name))
+    for fold in range(2):
+        seen = [group for index, group in enumerate(dealt) if index % 2 != fold]
+        unseen = [group for index, group in enumerate(dealt) if index % 2 == fold]
+        altered = with_coefficients(engine, _fit(engine, seen, fixed)[0])
+        missed += [np.abs(np.log(group.price(altered)[0] / group.tpot_s)) for group in unseen]
+    return float(np.quantile(np.concatenate(missed), 0.95)) / _Z_95
