@@ -22,6 +22,7 @@ _HOMES = {
     "model_names": "simspec.models.hf_config",
     "simulate": "simspec.scenarios.api",
     "sweep": "simspec.sweeps.api",
+    "validate": "simspec.validation.api",
     "write_sweep_dashboard": "simspec.reports.dashboards.sweep",
 }
 """Where each public name lives; ``__init__.pyi`` says the same to type checkers."""
@@ -41,6 +42,7 @@ __all__ = [
     "model_names",
     "simulate",
     "sweep",
+    "validate",
     "write_sweep_dashboard",
 ]
 

@@ -11,6 +11,7 @@ from simspec.reports.dashboards.sweep import write_sweep_dashboard as write_swee
 from simspec.scenarios.api import estimate as estimate
 from simspec.scenarios.api import simulate as simulate
 from simspec.sweeps.api import sweep as sweep
+from simspec.validation.api import validate as validate
 
 __version__: str
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "model_names",
     "simulate",
     "sweep",
+    "validate",
     "write_sweep_dashboard",
 ]

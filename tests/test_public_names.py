@@ -27,6 +27,7 @@ PUBLIC = {
     "model_names",
     "simulate",
     "sweep",
+    "validate",
     "write_sweep_dashboard",
 }
 POINT = {"model": "llama-3.2-1b", "hardware": "h100_sxm"}

@@ -18,6 +18,7 @@ from simspec.models.hf_config import catalog_names
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.sweeps.executors._base import EXECUTORS
+from simspec.validation._base import TABLES
 from simspec.workloads._base import ARRIVALS, IMPORTERS, LENGTHS
 from tests.docs.pages import DOCS, PAGES, relative, script
 from tests.helpers.shared import REPO_ROOT
@@ -95,6 +96,7 @@ def names_of(registry: Registry) -> Callable[[], Sequence[str]]:
                 SCHEDULERS, PREEMPTIONS, EXECUTORS,
             )
         ),
+        pytest.param(TABLES.names, "reference/measurements.md", id="measurement tables"),
         pytest.param(hardware_names, "reference/config.md", id="hardware"),
         pytest.param(engine_names, "reference/config.md", id="engines"),
         pytest.param(catalog_names, "reference/config.md", id="models"),
