@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from simspec.cost.forward import CostModel
 from simspec.cost.operators._base import Place
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.operators.mla import kernels
+from simspec.cost.work import Pass, Stack
+from simspec.hardware.load import load_engine, load_hardware
+from simspec.models.counts import kv_bytes_per_token
+from simspec.models.hf_config import load_model
 from tests.cost.factory import LATENT, hardware, rows, stack
 
 
@@ -38,3 +43,33 @@ def test_a_later_chunk_expands_its_context_again():
     chunk = rows(500, 10, kind="prefill")
     flop = attention("prefill").work(chunk).flop
     assert flop == pytest.approx(2 * 16 * 160 * 10 * 505.5 + 500 * 2 * 128 * 16 * 128)
+
+
+def deepseek_attention(heads_tp: int, contexts: int, new_tokens: int, batch: int):
+    """Return the attention line of one decode or verify pass of DeepSeek-V3 on H100s."""
+    arch = load_model("deepseek-v3")
+    owner = Stack(
+        "target", arch.blocks, arch.hidden_size, arch.vocab_size, "bf16", "bf16", heads_tp
+    )
+    cost = CostModel({"target": owner}, load_hardware("h100_sxm"), load_engine("ideal"))
+    work = Pass("target", 0, 61, "decode", (rows(contexts, new_tokens, batch=batch),))
+    return next(line for line in cost.breakdown([work]) if line.operator == "decode_attention")
+
+
+def test_a_token_of_deepseek_keeps_70_kilobytes():
+    """61 layers of 512 + 64 values in 2 bytes."""
+    assert kv_bytes_per_token(load_model("deepseek-v3"), "bf16") == 61 * 576 * 2 == 70_272
+
+
+def test_latent_decode_reaches_what_its_authors_state():
+    """FlashMLA's 3,000 GB/s with few heads and 660 TFLOP/s with many, on the H100's chip, 3 %.
+
+    Source: github.com/deepseek-ai/FlashMLA README @066b5ba, H800 SXM5. None of our tables holds
+    such a kernel; that plain attention's coefficients give both is the point.
+    """
+    few = deepseek_attention(8, 8192, 1, 128)
+    assert few.bound == "memory"
+    assert few.bytes / few.seconds == pytest.approx(3000e9, rel=0.03)
+    many = deepseek_attention(1, 8192, 2, 128)
+    assert many.bound == "compute"
+    assert many.flop / many.seconds == pytest.approx(660e12, rel=0.03)
