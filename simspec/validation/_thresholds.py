@@ -1,9 +1,10 @@
 """Recorded errors, so that a change that makes predictions worse does not pass unseen.
 
 For every table the file ``thresholds.yaml`` holds its name, the hash of its content and, by
-group, the rows compared and the median and mean absolute error. A group fails when either error
-is more than a tenth above the recorded one, or when fewer rows are compared than were: leaving
-the bad rows out is no improvement. Errors that get better are recorded anew on purpose only::
+family and by group, the rows compared and the median, mean and 90th percentile of the absolute
+error. A group fails when its median or mean is more than a tenth above the recorded one, or when
+fewer rows are compared than were: leaving the bad rows out is no improvement. Errors that get
+better are recorded anew on purpose only::
 
     simspec validate --write-thresholds simspec/validation/data/thresholds.yaml
 """
@@ -19,7 +20,7 @@ from typing import Any
 from simspec.core.errors import ConfigError
 from simspec.core.provenance import write_atomic
 from simspec.core.yamlio import load_yaml
-from simspec.validation._summary import Collector, Errors, Key
+from simspec.validation._summary import Collector, Errors
 from simspec.validation.api import DATA, JudgedTable, ValidationResult
 
 DEFAULT = DATA / "thresholds.yaml"
@@ -28,6 +29,8 @@ WORSE = 1.10
 """An error may grow by this factor; noise of other libraries and machines is far smaller."""
 _NEGLIGIBLE = 0.001
 """Errors below a tenth of a per cent are rounding."""
+_KINDS = ("families", "groups")
+_NUMBERS = ("rows", "median", "mean", "p90")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def check_thresholds(result: ValidationResult, path: Path | None = None) -> Verd
         if groups is None:
             unknown.append(table.file)
             continue
-        errors = {_name(key): value for key, value in _by_group(table).items()}
+        errors = {name: value for kind in _KINDS for name, value in _errors(table, kind).items()}
         num_groups += len(groups)
         for name, record in groups.items():
             for what in _worse(errors.get(name), record):
@@ -131,10 +134,11 @@ def record(result: ValidationResult, path: Path) -> Path:
             f"- file: {json.dumps(entry['file'])}",
             f"  sha256: {json.dumps(entry['sha256'])}",
         ]
-        lines.append("  groups:" if entry["groups"] else "  groups: {}")
-        for name, numbers in sorted(entry["groups"].items()):
-            inside = ", ".join(f"{key}: {value:g}" for key, value in numbers.items())
-            lines.append(f"    {json.dumps(name)}: {{{inside}}}")
+        for kind in _KINDS:
+            lines.append(f"  {kind}:" if entry[kind] else f"  {kind}: {{}}")
+            for name, numbers in sorted(entry[kind].items()):
+                inside = ", ".join(f"{key}: {value:g}" for key, value in numbers.items())
+                lines.append(f"    {json.dumps(name)}: {{{inside}}}")
     try:
         write_atomic(path, ("\n".join(lines) + "\n").encode())
     except OSError as error:
@@ -142,16 +146,32 @@ def record(result: ValidationResult, path: Path) -> Path:
     return path
 
 
+def recorded(path: Path) -> list[dict[str, Any]]:
+    """Return the recorded tables: ``file``, ``sha256``, ``families`` and ``groups``.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing or wrong.
+    """
+    _load(path)
+    tables: list[dict[str, Any]] = load_yaml(path).data["tables"]
+    return tables
+
+
 def _entry(table: JudgedTable) -> dict[str, Any]:
-    groups = {
-        _name(key): {
-            "rows": value.rows,
-            "median": float(f"{value.median_abs_error:.4g}"),
-            "mean": float(f"{value.mean_abs_error:.4g}"),
+    entry: dict[str, Any] = {"file": _recorded_as(table), "sha256": table.sha256}
+    for kind in _KINDS:
+        entry[kind] = {
+            name: {
+                "rows": value.rows,
+                "median": float(f"{value.median_abs_error:.4g}"),
+                "mean": float(f"{value.mean_abs_error:.4g}"),
+                "p90": float(f"{value.p90_abs_error:.4g}"),
+            }
+            for name, value in _errors(table, kind).items()
         }
-        for key, value in _by_group(table).items()
-    }
-    return {"file": _recorded_as(table), "sha256": table.sha256, "groups": groups}
+    return entry
 
 
 def _recorded_as(table: JudgedTable) -> str:
@@ -159,16 +179,13 @@ def _recorded_as(table: JudgedTable) -> str:
     return "/".join(table.path.resolve().parts[-2:])
 
 
-def _by_group(table: JudgedTable) -> dict[Key, Errors]:
+def _errors(table: JudgedTable, kind: str) -> dict[str, Errors]:
+    """Return the errors of a table by family or by group."""
     collector = Collector()
     for row in table.comparisons:
-        collector.add((row.quantity, row.role, row.group), row)
-    return collector.errors()
-
-
-def _name(key: Key) -> str:
-    quantity, role, group = key
-    return f"{quantity} | {role} | {group}"
+        name = row.group if kind == "groups" else row.family or row.group
+        collector.add((row.quantity, row.role, name), row)
+    return {" | ".join(key): value for key, value in collector.errors().items()}
 
 
 def _worse(errors: Errors | None, recorded: Mapping[str, float]) -> Iterator[str]:
@@ -183,23 +200,29 @@ def _worse(errors: Errors | None, recorded: Mapping[str, float]) -> Iterator[str
 
 
 def _load(path: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the recorded groups of every table, by the hash of its content."""
+    """Return the recorded families and groups of every table, by the hash of its content."""
     document = load_yaml(path)
     tables = document.at(["tables"])
     if not isinstance(tables, list):
         raise document.error(["tables"], "is not a list; record it with --write-thresholds")
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for index, entry in enumerate(tables):
-        groups = document.at(["tables", index, "groups"])
-        for name, numbers in groups.items() if isinstance(groups, dict) else ():
-            values = numbers.values() if isinstance(numbers, dict) else ()
-            if set(numbers or ()) != {"rows", "median", "mean"} or not all(
-                isinstance(value, int | float) for value in values
-            ):
-                raise document.error(
-                    ["tables", index, "groups", name], "does not hold rows, median and mean"
-                )
-        found[str(document.at(["tables", index, "sha256"]))] = dict(groups or {})
-        if "file" not in entry:
-            raise document.error(["tables", index], "has no key file")
+    for index in range(len(tables)):
+        named = found[str(document.at(["tables", index, "sha256"]))] = {}
+        document.at(["tables", index, "file"])
+        for kind in _KINDS:
+            groups = document.at(["tables", index, kind])
+            for name, numbers in groups.items() if isinstance(groups, dict) else ():
+                if not _is_record(numbers):
+                    raise document.error(
+                        ["tables", index, kind, name], f"does not hold {', '.join(_NUMBERS)}"
+                    )
+                named[name] = numbers
     return found
+
+
+def _is_record(numbers: object) -> bool:
+    return (
+        isinstance(numbers, dict)
+        and set(numbers) == set(_NUMBERS)
+        and all(isinstance(value, int | float) for value in numbers.values())
+    )

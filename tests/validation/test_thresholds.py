@@ -36,12 +36,12 @@ def test_a_tenth_worse_fails(tmp_path: Path) -> None:
     for factor, passes in ((1.0, True), (1.095, True), (1.11, False), (0.1, True)):
         verdict = check_thresholds(changed(found, factor), path)
         assert verdict.passed is passes, factor
-        assert verdict.num_groups == 2
+        assert verdict.num_groups == 3, "two groups and a family"
     said = list(check_thresholds(changed(found, 1.5), path).lines())
     assert said[0] == (
-        "worse: runs/serving.csv, tpot_ms | held_out | a / x: median error 30.00%, recorded 20.00%"
+        "worse: runs/serving.csv, tpot_ms | held_out | a: median error 30.00%, recorded 20.00%"
     )
-    assert said[-1] == "check: 2 groups, 4 worse"
+    assert said[-1] == "check: 3 groups, 6 worse"
 
 
 def test_leaving_rows_out_is_no_improvement(tmp_path: Path) -> None:
@@ -49,9 +49,10 @@ def test_leaving_rows_out_is_no_improvement(tmp_path: Path) -> None:
     found = result(row(10, 12), row(10, 10), row(10, 12, "b"))
     path = record(found, tmp_path / "t.yaml")
     fewer = check_thresholds(result(row(10, 10), row(10, 12, "b")), path)
-    assert [f.what for f in fewer.failures] == ["1 rows are compared, 2 were"]
+    assert [f.what for f in fewer.failures] == ["1 rows are compared, 2 were"] * 2
     gone = check_thresholds(result(row(10, 12), row(10, 10)), path)
     assert [f.what for f in gone.failures] == ["no row is compared any more, 1 were"]
+    assert [f.group for f in gone.failures] == ["tpot_ms | held_out | b"]
 
 
 def test_recording_again_keeps_other_tables(tmp_path: Path, write: Write) -> None:
@@ -61,7 +62,7 @@ def test_recording_again_keeps_other_tables(tmp_path: Path, write: Write) -> Non
     for table in (first, second, first):
         record(validate(table), path)
     assert path.read_text().count("sha256:") == 2
-    assert check_thresholds(validate([first, second]), path).num_groups == 2
+    assert check_thresholds(validate([first, second]), path).num_groups == 4
     write(GEMM, ROW, ROW, ROW, name="b.csv")
     verdict = check_thresholds(validate([first, second]), path)
     assert verdict.passed
@@ -70,13 +71,16 @@ def test_recording_again_keeps_other_tables(tmp_path: Path, write: Write) -> Non
         check_thresholds(validate(second), path)
 
 
+TABLE = "tables:\n- file: x\n  sha256: y\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("tables: 3\n", "t.yaml:1: tables: is not a list"),
         ("a: 1\n", "tables: is missing"),
-        ("tables:\n- file: x\n  sha256: y\n  groups: {g: {rows: 1}}\n", "t.yaml:4"),
-        ("tables:\n- {file: x, sha256: y, groups: {g: {rows: 1, median: a, mean: 1}}}\n", "median"),
+        (f"{TABLE}  families: {{}}\n  groups: {{g: {{rows: 1}}}}\n", "t.yaml:5"),
+        (f"{TABLE}  families: {{g: {{rows: 1, median: a, mean: 1, p90: 1}}}}\n", "median"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
