@@ -47,10 +47,14 @@ from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.sweeps.executors._base import EXECUTORS
 from simspec.sweeps.schema import ExecutionConfig, RangeAxis, SweepConfig
 from simspec.validation._base import TABLES
+from simspec.validation._thresholds import recorded
 from simspec.workloads._base import ARRIVALS, IMPORTERS, LENGTHS
 from simspec.workloads.lengths.lognormal import LognormalSide
 from simspec.workloads.profile import load_profile, packaged_profile_path, profile_names
 from simspec.workloads.workload import WorkloadConfig
+
+sys.path.insert(0, str(Path(__file__).parent))
+import published  # beside this file, which is not a package
 
 FOLDER = Path(__file__).parent / "reference"
 MARKER = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -307,6 +311,61 @@ def packaged() -> str:
     return "\n\n".join(parts)
 
 
+# -- the part of trust.md ------------------------------------------------------------------
+
+RECORDED = Path(__file__).resolve().parents[1] / "tests/validation/thresholds.yaml"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}"
+
+
+def recorded_errors() -> str:
+    """Return the recorded errors of whole tables, by family; those of kernels stand apart."""
+    rows = []
+    for entry in recorded(RECORDED):
+        if entry["file"].endswith(".parquet"):
+            continue
+        by_what: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+        for name, numbers in entry["families"].items():
+            quantity, role, family = name.split(" | ")
+            by_what.setdefault((quantity, family), {})[role] = numbers
+        for (quantity, family), roles in by_what.items():
+            cells = [entry["file"].rpartition("/")[2], f"`{quantity}`", family]
+            for role in ("held_out", "fitted"):
+                numbers = roles.get(role, {})
+                cells += [
+                    f"{numbers['rows']:,}" if numbers else "–",
+                    _percent(numbers["median"]) if numbers else "–",
+                    *([_percent(numbers["p90"]) if numbers else "–"] if role == "held_out" else []),
+                ]
+            rows.append(cells)
+    heads = ("table", "quantity", "rows of", "held out", "median %", "p90 %")
+    return table((*heads, "fitted", "median %"), rows)
+
+
+def recorded_kernels() -> str:
+    """Return the recorded errors of kernels on shapes that no fit has seen."""
+    kinds = [
+        f"{kind} {dtype}"
+        for kind in ("gemm", "decode_attention", "prefill_attention")
+        for dtype in ("bfloat16", "fp8")
+    ] + ["all_reduce"]
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for entry in recorded(RECORDED):
+        for name, numbers in entry["groups"].items() if ".parquet" in entry["file"] else ():
+            _, role, group = name.split(" | ")
+            device, engine, kind = group.split(" / ")
+            if role == "held_out" and kind in kinds:
+                shown = f"{_percent(numbers['median'])} ({_percent(numbers['p90'])})"
+                found.setdefault((device, engine), {})[kind] = f"{shown}, {numbers['rows']:,}"
+    heads = ("device", "kernels", *(k.replace("_attention", "").replace("_", "-") for k in kinds))
+    return table(
+        heads,
+        [(*key, *(cells.get(kind, "–") for kind in kinds)) for key, cells in sorted(found.items())],
+    )
+
+
 # -- the part of reference/measurements.md ------------------------------------------------
 
 
@@ -432,6 +491,11 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "interface": interface,
     "measurement_tables": measurement_tables,
+    "recorded_errors": recorded_errors,
+    "recorded_kernels": recorded_kernels,
+    "acceptance_catalog": published.acceptance_catalog,
+    "published_errors": published.published_errors,
+    "published_rows": published.published_rows,
 }
 
 
@@ -443,7 +507,7 @@ def generated(page: str) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Rewrite the pages, or with ``--check`` say which are out of date."""
     stale = []
-    for path in sorted(FOLDER.glob("*.md")):
+    for path in [*sorted(FOLDER.glob("*.md")), FOLDER.parent / "trust.md"]:
         page = path.read_text(encoding="utf-8")
         fresh = generated(page)
         if fresh != page:

@@ -203,6 +203,8 @@ def _print(document: dict[str, Any]) -> None:
         table.append(_cells(row, "autoregressive", None))
     for row in document["rows"]:
         table.append(_cells(row, row["label"], row.get("speedup")))
+    if all(row[""] == "" for row in table):
+        table = [{key: value for key, value in row.items() if key} for row in table]
     print_rows(
         f"{document['name']}: {document['model']} on {document['hardware']}, "
         f"{document['engine']}, tp {document['tp']}, context {document['context']:,} "
