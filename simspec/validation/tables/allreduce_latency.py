@@ -41,6 +41,8 @@ def _judged(row: dict[str, Any], line: int) -> Comparison | LeftOut:
     group = f"{system} / {row['num_gpus']} ranks"
     if None in (row["num_gpus"], row["message_bytes"], row["latency_us"]):
         return LeftOut(line, "unsupported", "ranks, message or latency are missing", row, group)
+    if not (row["num_gpus"] >= 1 and row["num_gpus"] % 1 == 0 and row["message_bytes"] > 0):
+        return LeftOut(line, "unsupported", "no number of ranks or no message", row, group)
     profile = _SYSTEMS.get(system) or hardware_of(system)
     if profile is None:
         return LeftOut(

@@ -123,6 +123,10 @@ def _read(cells: Mapping[str, Any]) -> _Run:
         if form is None:
             raise _Unknown(f"no data type for {column} {cells[column]!r}")
         formats.append(form)
+    tp, share = cells["tp"] or 1.0, cells["gpu_memory_utilization"] or _DEFAULT_UTILISATION
+    length = cells["max_model_len"] or 1.0
+    if tp % 1 or not 1 <= tp <= 1024 or not 0 < share <= 1 or not 1 <= length <= 1e9:
+        raise _Unknown("tp, gpu_memory_utilization or max_model_len is out of range")
     arch = load_model(name)
     target = Stack(
         name="target",
@@ -131,7 +135,7 @@ def _read(cells: Mapping[str, Any]) -> _Run:
         vocab_size=arch.vocab_size,
         weight_dtype=formats[0],
         kv_dtype=formats[1],
-        tp=int(cells["tp"] or 1),
+        tp=int(tp),
     )
     notes = str(cells.get("notes") or "")
     visible_gib = _visible_gib(notes)
@@ -147,7 +151,7 @@ def _read(cells: Mapping[str, Any]) -> _Run:
         arch=arch,
         target=target,
         engine_name=str(cells.get("engine") or "vLLM"),
-        utilisation=float(cells["gpu_memory_utilization"] or _DEFAULT_UTILISATION),
+        utilisation=float(share),
         max_model_len=float(cells["max_model_len"] or math.inf),
         notes=notes,
         weights_gib=float(cells.get("weights_gib_per_gpu") or math.nan),

@@ -43,6 +43,7 @@ _ENGINES = {"llama.cpp": "llama_cpp", "MLX": "mlx", "vLLM": "vllm", "SGLang": "s
 _DOUBTS = ("not point measurements", "old Metal kernels")
 """What the notes of a row say that makes it no measurement of this engine."""
 _PROMPT_LEN = 512
+_MOST_TOKENS = 1e8
 _FITTED = frozenset({("m2_ultra", "qwen2.5-coder-7b"), ("m2_ultra", "gpt-oss-20b")})
 
 Kind = Literal["verify", "batched"]
@@ -76,7 +77,8 @@ def _judged(row: Mapping[str, Any], single_ms: float | None, line: int) -> Compa
     if doubt is not None:
         return LeftOut(line, "suspect", f"its notes say: {doubt}", row, group)
     num_tokens, measured = row["n_tokens_per_forward"], row["ms_per_forward"]
-    if not num_tokens or num_tokens < 1 or not measured:
+    is_count = num_tokens is not None and 1 <= num_tokens <= _MOST_TOKENS and num_tokens % 1 == 0
+    if not is_count or not measured or not 0 <= (row["context_depth"] or 0) <= _MOST_TOKENS:
         return LeftOut(line, "unsupported", "no number of tokens or no time", row, group)
     built = _deployment(row)
     if isinstance(built, str):
