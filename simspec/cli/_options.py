@@ -17,6 +17,14 @@ HARDWARE = typer.Option("h100_sxm", "--hardware", help="Profile name or YAML pat
 MODEL = typer.Option("llama-3.1-8b", "--model", help="Catalog name or config.json path.")
 ENGINE = typer.Option("vllm", "--engine", help="Engine profile name or YAML path.")
 TP = typer.Option(1, "--tp", help="Tensor-parallel degree.")
+EXPERT_PARALLEL = typer.Option(
+    1, "--expert-parallel", help="Ranks that the experts are divided over whole."
+)
+ATTENTION_DP = typer.Option(
+    1,
+    "--attention-data-parallel",
+    help="Groups of --tp GPUs that each hold the whole attention and share the experts.",
+)
 DTYPE = typer.Option("bf16", "--dtype", help="Weight data type.")
 KV_DTYPE = typer.Option("bf16", "--kv-dtype", help="KV-cache data type.")
 BATCH = typer.Option(1, "--batch", min=1, max=1_000_000, help="Sequences decoding together.")

@@ -102,7 +102,7 @@ class MemoryBudget:
             (f"memory of {asked.hardware.name}{each}", format_bytes(self.capacity_bytes)),
             (label, format_bytes(self.usable_bytes)),
             (
-                f"weights ({target.weight_dtype}, {_layout(target)})",
+                f"weights ({target.weight_dtype}, {target.layout})",
                 format_bytes(self.weights_bytes),
             ),
             ("weights of the decoding method", format_bytes(self.extra_weights_bytes)),
@@ -229,12 +229,6 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
     )
 
 
-def _layout(target: Stack) -> str:
-    groups = f", attention_dp={target.attention_dp}" if target.attention_dp > 1 else ""
-    experts = f", ep={target.ep}" if target.ep > 1 else ""
-    return f"tp={target.tp}{groups}{experts}"
-
-
 def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     asked = budget.inputs
     target = asked.target
@@ -254,7 +248,7 @@ def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     if not choices:
         would_fit = "no larger tp of one node and no smaller dtype makes it fit"
     return (
-        f"{asked.arch.name} ({target.weight_dtype}, KV {target.kv_dtype}, {_layout(target)}) does "
+        f"{asked.arch.name} ({target.weight_dtype}, KV {target.kv_dtype}, {target.layout}) does "
         f"not fit on {asked.hardware.name}: per GPU {format_bytes(budget.usable_bytes)} usable "
         f"({asked.engine.memory_fraction:.0%} of {format_bytes(budget.capacity_bytes)})"
         f" - {format_bytes(budget.weights_bytes)} weights{extra}"

@@ -38,6 +38,13 @@ class Stack:
         return self.tp * self.attention_dp
 
     @property
+    def layout(self) -> str:
+        """The degrees in force, for messages: ``tp=1, attention_dp=8, ep=8``."""
+        groups = f", attention_dp={self.attention_dp}" if self.attention_dp > 1 else ""
+        experts = f", ep={self.ep}" if self.ep > 1 else ""
+        return f"tp={self.tp}{groups}{experts}"
+
+    @property
     def moe_tp(self) -> int:
         """Ranks that share one routed expert."""
         return self.num_ranks // self.ep

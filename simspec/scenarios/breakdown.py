@@ -132,7 +132,7 @@ def _title(deployment: Deployment, asked: dict[str, int]) -> str:
     target = deployment.target
     return (
         f"{deployment.architecture.name} ({target.weight_dtype}, KV {target.kv_dtype}) on "
-        f"{deployment.hardware.name} tp={target.tp}, batch {asked['batch']}, context "
+        f"{deployment.hardware.name} {target.layout}, batch {asked['batch']}, context "
         f"{asked['context']}, {asked['new_tokens']} new token(s) each, layers "
         f"{asked['first_layer']}..{asked['last_layer']}, per GPU"
     )

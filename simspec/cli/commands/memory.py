@@ -18,6 +18,8 @@ def memory(
     model: str = opt.MODEL,
     engine: str = opt.ENGINE,
     tp: int = opt.TP,
+    expert_parallel: int = opt.EXPERT_PARALLEL,
+    attention_data_parallel: int = opt.ATTENTION_DP,
     dtype: str = opt.DTYPE,
     kv_dtype: str = opt.KV_DTYPE,
     context: int = opt.CONTEXT,
@@ -39,6 +41,8 @@ def memory(
         model=model,
         engine=engine,
         tp=tp,
+        expert_parallel=expert_parallel,
+        attention_data_parallel=attention_data_parallel,
         dtype=dtype,
         kv_dtype=kv_dtype,
         method=opt.method_mapping(method, exit_layer, num_speculative_tokens, None, method_option),
@@ -53,6 +57,7 @@ def memory(
     else:
         for line in lines:
             typer.echo(line)
-        together = f" on {tp} GPUs together" if tp > 1 else ""
+        ranks = deployment.target.num_ranks
+        together = f" on {ranks} GPUs together" if ranks > 1 else ""
         typer.echo(f"at most {most:,} sequences of {context:,} tokens{together}")
     require_room(deployment, slots)
