@@ -17,22 +17,27 @@ here once:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from simspec.calibration.engines import is_fitted
+from simspec.calibration.engines import ServingGroup, is_fitted
+from simspec.calibration.robust import Array
 from simspec.core.errors import SimspecError
+from simspec.cost.forward import CostModel
 from simspec.hardware.load import engine_names, hardware_names
+from simspec.hardware.profile import EngineProfile
 from simspec.models.hf_config import catalog_names
 from simspec.models.names import catalog_name_of
 from simspec.scenarios.build import Deployment, build
-from simspec.scenarios.closed_loop import ClosedLoop
+from simspec.scenarios.closed_loop import ClosedLoop, ClosedLoopEstimate, closed_loop
 from simspec.scenarios.schema import DeploymentConfig
+from simspec.scenarios.uncertainty import Errors, sigma_of
 from simspec.validation._base import unknown
+from simspec.validation._serving_physics import refutations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +64,8 @@ BLOCK_SCALED = ("deepseek", "qwen3-235b", "minimax", "kimi", "qwen3.5", "glm")
 """Models published in fp8 with a scale for each 128 x 128 block, whatever mode a table names."""
 
 
+FASTER = 0.8
+REFUTED_SHARE = 0.25
 STATIC_SCALES = ("llama",)
 """Models that TensorRT-LLM runs from NVIDIA's checkpoints, whose input scales are known before."""
 
@@ -76,8 +83,57 @@ class Group:
     """Rows of the table, from 0."""
     load: ClosedLoop
     """Of these rows, in order."""
-    ttft_s: np.ndarray[Any, np.dtype[np.float64]]
-    tpot_s: np.ndarray[Any, np.dtype[np.float64]]
+    ttft_s: Array
+    tpot_s: Array
+    doubts: Sequence[Doubt | None]
+    """Why a row is not judged, and no fit may use it; None for the others."""
+
+    def predict(self, cost: CostModel | None = None) -> ClosedLoopEstimate:
+        """Return the closed form of every row, or that of other kernels or another engine."""
+        if cost is None:
+            return closed_loop(self.deployment, self.load)
+        return closed_loop(replace(self.deployment, engine=cost.engine), self.load, cost)
+
+    def serving_group(self) -> ServingGroup:
+        """Return the rows that nothing speaks against, as a fit of the engine takes them."""
+        kept = np.array([doubt is None for doubt in self.doubts], dtype=np.bool_)
+        own = self.deployment.cost
+
+        def price(engine: EngineProfile) -> tuple[Array, Array]:
+            found = self.predict(CostModel(own.stacks, own.hardware, engine))
+            return found.tpot_s[kept], found.ttft_s[kept]
+
+        return ServingGroup(
+            name=self.name,
+            is_moe=self.family == "moe",
+            is_fitted=self.is_fitted,
+            price=price,
+            tpot_s=self.tpot_s[kept],
+            ttft_s=self.ttft_s[kept],
+            kernel_sigma=self.sigma(model_error=0.0)[kept],
+        )
+
+    def sigma(self, model_error: float | None = None) -> Array:
+        """Return 1 sigma of the logarithm of each TPOT, from the errors of the profiles.
+
+        Parameters
+        ----------
+        model_error : float, optional
+            In place of the engine profile's.
+        """
+        own = self.deployment.cost
+        if model_error is not None:
+            own = CostModel(own.stacks, own.hardware, replace(own.engine, model_error=model_error))
+        effects = Errors(own).effects(lambda cost: {"tpot": self.predict(cost).tpot_s})
+        return np.broadcast_to(np.asarray(sigma_of(effects, "tpot")), self.tpot_s.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What speaks against a row."""
+
+    cause: Literal["refuted", "suspect"]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,43 +169,113 @@ class _Key:
         return f"{self.hardware} / {self.engine} / {model} / {form} / {' '.join(layout)}"
 
 
-def groups(frame: pd.DataFrame) -> Iterator[Group | NoGroup]:
-    """Yield the rows of a table by deployment, in the order the deployments appear."""
+def groups(frame: pd.DataFrame) -> list[Group | NoGroup]:
+    """Return the rows of a table by deployment, in the order the deployments appear."""
     found: dict[_Key, list[int]] = {}
     records = cast(list[dict[str, Any]], frame.to_dict("records"))
     for index, row in enumerate(records):
         found.setdefault(_key(row), []).append(index)
-    for key, members in found.items():
-        rows = [records[i] for i in members]
-        try:
-            deployment = _deployment(key)
-        except (SimspecError, _Unknown) as error:
-            yield NoGroup(key.name, str(error), members)
+    read = [_group(key, members, records) for key, members in found.items()]
+    return _with_suspects(read, records)
+
+
+def _group(key: _Key, members: list[int], records: list[dict[str, Any]]) -> Group | NoGroup:
+    rows = [records[i] for i in members]
+    try:
+        deployment = _deployment(key)
+    except (SimspecError, _Unknown) as error:
+        return NoGroup(key.name, str(error), members)
+    is_moe = any(block.moe is not None for block in deployment.target.blocks)
+    load = _load(key, rows)
+    ttft_s, tpot_s = _column(rows, "ttft_ms") / 1e3, _column(rows, "tpot_ms") / 1e3
+    return Group(
+        name=key.name,
+        family="moe" if is_moe else "dense",
+        is_fitted=key.hardware in FITTED_HARDWARE
+        and is_fitted(
+            key.engine, deployment.architecture.name, key.hardware, deployment.target.num_ranks
+        ),
+        deployment=deployment,
+        index=members,
+        load=load,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        doubts=[
+            None if reason is None else Doubt("refuted", reason)
+            for reason in refutations(deployment, load, tpot_s, ttft_s)
+        ],
+    )
+
+
+def _with_suspects(
+    read: Sequence[Group | NoGroup], records: list[dict[str, Any]]
+) -> list[Group | NoGroup]:
+    """Doubt the rows whose own runs or neighbours contradict them.
+
+    Of runs (engine version and model) of which arithmetic refutes :data:`REFUTED_SHARE` and more,
+    none is judged. And more users are not served faster: a row is doubted whose TPOT is less than
+    :data:`FASTER` of one with half the users or fewer, at the same lengths of the same deployment;
+    so are two runs of the same load that differ by as much.
+    """
+    refuted: dict[tuple[str, str], list[bool]] = {}
+    for group in read:
+        if isinstance(group, Group):
+            for index, doubt in zip(group.index, group.doubts, strict=True):
+                refuted.setdefault(_run(records[index]), []).append(doubt is not None)
+    found: list[Group | NoGroup] = []
+    for group in read:
+        if isinstance(group, NoGroup):
+            found.append(group)
             continue
-        is_moe = any(block.moe is not None for block in deployment.target.blocks)
-        yield Group(
-            name=key.name,
-            family="moe" if is_moe else "dense",
-            is_fitted=key.hardware in FITTED_HARDWARE
-            and is_fitted(
-                key.engine,
-                deployment.architecture.name,
-                key.hardware,
-                deployment.target.num_ranks,
-            ),
-            deployment=deployment,
-            index=members,
-            load=_load(key, rows),
-            ttft_s=_column(rows, "ttft_ms") / 1e3,
-            tpot_s=_column(rows, "tpot_ms") / 1e3,
+        doubts = list(group.doubts)
+        for place, index in enumerate(group.index):
+            if doubts[place] is not None:
+                continue
+            of_run = refuted[_run(records[index])]
+            reason = _contradiction(records, group.index, index)
+            if sum(of_run) >= REFUTED_SHARE * len(of_run):
+                engine, model = _run(records[index])
+                reason = f"arithmetic refutes {sum(of_run)} of the {len(of_run)} runs of {model} "
+                reason += f"on {engine}"
+            if reason is not None:
+                doubts[place] = Doubt("suspect", reason)
+        found.append(replace(group, doubts=doubts))
+    return found
+
+
+def _run(row: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{_text(row['engine'])} {_text(row['engine_version'])}".strip(), _text(row["model"])
+
+
+def _contradiction(records: list[dict[str, Any]], members: Sequence[int], index: int) -> str | None:
+    own = records[index]
+    users, tpot = float(own["concurrency"]), float(own["tpot_ms"])
+    for other in members:
+        row = records[other]
+        same = other != index and all(
+            row[name] == own[name] for name in ("input_len", "output_len")
         )
+        if not same:
+            continue
+        others, their = float(row["concurrency"]), float(row["tpot_ms"])
+        if others <= users / 2.0 and tpot < FASTER * their:
+            return (
+                f"{users:g} users at {tpot:.3g} ms per token, and {others:g} users of the same "
+                f"deployment and lengths at {their:.3g} ms: more users are not served faster"
+            )
+        if others == users and not FASTER < tpot / their < 1.0 / FASTER:
+            return (
+                f"two runs of the same deployment and load report {tpot:.3g} and {their:.3g} ms "
+                "per token"
+            )
+    return None
 
 
 class _Unknown(Exception):
     """What simspec does not have."""
 
 
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> Array:
     return np.array([float(row[name]) for row in rows], dtype=np.float64)
 
 
