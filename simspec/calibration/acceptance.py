@@ -13,6 +13,10 @@ one starting where the one before left off, so that a long draft also decides wh
   first token was wrong. Unless it records matches or the hit probability is given, the first copied
   token is assumed to be accepted as often as the second after it, r_1 = r_2 / r_1. That decides how
   many rounds verify nothing and not how many tokens they yield.
+* ``per_position``: the rates of rounds of the longest drafts.
+* ``beta_curve``: from round traces with confidences (:mod:`simspec.calibration.confidence`). A
+  round trace does not say what rounds at other places would have accepted, so ``two_state`` has
+  nothing to explain there; without confidences such a trace gives its rates, ``per_position``.
 
 Each model is fitted to one half of the texts and judged on the other, both ways; the halves are
 every second text in order of length. The printed coefficients are those of all texts.
@@ -29,6 +33,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simspec.calibration.confidence import (
+    THRESHOLDS,
+    captured_rounds,
+    fit_beta_curve,
+    modelled_rounds,
+    threshold_errors,
+)
 from simspec.core.errors import CalibrationError, ConfigError, nearest
 from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceProcess
 from simspec.traces.accepted import AcceptedText
@@ -36,11 +47,14 @@ from simspec.traces.accepted import AcceptedText
 HARD_SHARE = 0.3
 MAX_DRAFT = 10
 """Longest draft that is fitted and judged."""
-MODELS = ("constant", "two_state", "lookup")
+MODELS = ("constant", "per_position", "two_state", "lookup", "beta_curve")
+OF_ROUNDS = ("constant", "per_position", "beta_curve")
+"""Models that are judged on the rounds of a round trace as they were captured."""
 _LIST = 16
 """Rates of copied stretches that are kept."""
 
 Texts = Sequence[AcceptedText]
+Floats = npt.NDArray[np.float64]
 Fields = Mapping[str, Any]
 
 
@@ -58,6 +72,9 @@ class AcceptanceFit:
         The same by the model.
     held_out : array (2, K)
         Relative errors on the half that a fit did not see, both ways.
+    at_thresholds : array (2, 2, thresholds) or (0,)
+        Of ``beta_curve``, the same errors of drafted and of yielded tokens at the longest draft
+        and ``confidence.THRESHOLDS``.
     num_texts, num_positions : int
         Size of the trace.
     assumed : str
@@ -65,9 +82,10 @@ class AcceptanceFit:
     """
 
     fields: Fields
-    measured: npt.NDArray[np.float64]
-    predicted: npt.NDArray[np.float64]
-    held_out: npt.NDArray[np.float64]
+    measured: Floats
+    predicted: Floats
+    held_out: Floats
+    at_thresholds: Floats
     num_texts: int
     num_positions: int
     assumed: str = ""
@@ -93,6 +111,12 @@ class AcceptanceFit:
             f"simspec calibrate acceptance; tokens per round at 1 to {longest} drafts on the half "
             f"of the texts not fitted: within {self.worst_held_out:.1%}"
         )
+        if self.at_thresholds.size:
+            drafted, yielded = np.abs(self.at_thresholds).max(axis=(0, 2))
+            said += (
+                f"; drafted and yielded tokens at thresholds {THRESHOLDS[0]:g} to "
+                f"{THRESHOLDS[-1]:g} within {drafted:.1%} and {yielded:.1%}"
+            )
         return f"{said}; {self.assumed}" if self.assumed else said
 
     def yaml(self, trace: str) -> str:
@@ -114,12 +138,12 @@ def accepted_of_rounds(texts: Texts, max_draft: int) -> npt.NDArray[np.int64]:
     return np.array(found, dtype=np.int64)
 
 
-def tokens_per_round(texts: Texts, longest: int = MAX_DRAFT) -> npt.NDArray[np.float64]:
+def tokens_per_round(texts: Texts, longest: int = MAX_DRAFT) -> Floats:
     """Return the mean tokens a round yields at 1..``longest`` drafts."""
     return np.array([1.0 + accepted_of_rounds(texts, k).mean() for k in range(1, longest + 1)])
 
 
-def predicted_tokens(fields: Fields, longest: int = MAX_DRAFT) -> npt.NDArray[np.float64]:
+def predicted_tokens(fields: Fields, longest: int = MAX_DRAFT) -> Floats:
     """Return the tokens per round that an acceptance model predicts at 1..``longest`` drafts."""
     process: AcceptanceProcess = ACCEPTANCE_MODELS.parse(fields).at(None)
     return np.array([process.statistics(k, 0.0).tokens_per_round for k in range(1, longest + 1)])
@@ -134,14 +158,17 @@ def halves(texts: Texts) -> tuple[list[AcceptedText], list[AcceptedText]]:
 def fit_acceptance(
     texts: Texts, model: str | None = None, *, hit_probability: float | None = None
 ) -> AcceptanceFit:
-    """Fit one acceptance model, or the better of ``two_state`` and ``lookup``.
+    """Fit one acceptance model.
+
+    By default ``beta_curve`` to a round trace with confidences, ``per_position`` to one without,
+    and the better of ``two_state`` and ``lookup`` to accepted lengths.
 
     Parameters
     ----------
     texts : sequence of AcceptedText
         At least four.
     model : str, optional
-        One of :data:`MODELS`; not given: the one of smaller :attr:`AcceptanceFit.bias`.
+        One of :data:`MODELS`; better: of smaller :attr:`AcceptanceFit.bias`.
     hit_probability : float, optional
         Of ``lookup``, where it is known.
 
@@ -154,6 +181,9 @@ def fit_acceptance(
         raise CalibrationError(
             f"{len(texts)} texts are too few to fit on one half and judge on the other; give 4"
         )
+    if model is None and _has_rounds(texts):
+        has_confidences = all(text.confidence is not None for text in texts)
+        model = "beta_curve" if has_confidences else "per_position"
     if model is None:
         tried = [
             fit_acceptance(texts, name, hit_probability=hit_probability)
@@ -162,27 +192,66 @@ def fit_acceptance(
         return min(tried, key=lambda fit: fit.bias)
     if model not in MODELS:
         raise CalibrationError(f"no fit of an acceptance model {model!r}; {nearest(model, MODELS)}")
-    fit = _fitter(model, hit_probability)
-    errors = []
+    if model == "two_state" and _has_rounds(texts):
+        raise CalibrationError(
+            "a round trace has one start per round and two_state needs all; fit beta_curve or "
+            "per_position"
+        )
+    fit, longest = _fitter(model, hit_probability), longest_draft(texts)
+    measure, predict = _measures(model, texts, longest)
+    errors, at_thresholds = [], []
     for seen, unseen in (halves(texts), halves(texts)[::-1]):
-        errors.append(predicted_tokens(fit(seen)) / tokens_per_round(unseen) - 1.0)
+        fitted = fit(seen)
+        errors.append(predict(fitted) / measure(unseen) - 1.0)
+        if model == "beta_curve":
+            at_thresholds.append(threshold_errors(fitted, unseen, longest))
     fields = fit(texts)
     return AcceptanceFit(
         fields=fields,
-        measured=tokens_per_round(texts),
-        predicted=predicted_tokens(fields),
+        measured=measure(texts),
+        predicted=predict(fields),
         held_out=np.array(errors),
+        at_thresholds=np.array(at_thresholds),
         num_texts=len(texts),
         num_positions=sum(text.accepted.size for text in texts),
         assumed=_assumed(texts, model, hit_probability),
     )
 
 
+def _measures(
+    model: str, texts: Texts, longest: int
+) -> tuple[Callable[[Texts], Floats], Callable[[Fields], Floats]]:
+    """Return what gives tokens per round at 1..longest drafts, of texts and of a model."""
+    if not (_has_rounds(texts) and model in OF_ROUNDS):
+        return partial(tokens_per_round, longest=longest), partial(
+            predicted_tokens, longest=longest
+        )
+
+    def measured(some: Texts) -> Floats:
+        return np.array([captured_rounds(some, k, 0.0)[1] for k in range(1, longest + 1)])
+
+    def predicted(fields: Fields) -> Floats:
+        every = range(1, longest + 1)
+        return np.array([modelled_rounds(fields, k, 0.0, longest)[1] for k in every])
+
+    return measured, predicted
+
+
+def longest_draft(texts: Texts) -> int:
+    """Return the longest draft to fit and judge: :data:`MAX_DRAFT`, or what was captured."""
+    drafted = [entry.drafted for text in texts for entry in text.rounds]
+    return min(MAX_DRAFT, max(drafted, default=MAX_DRAFT))
+
+
 def _fitter(model: str, hit_probability: float | None) -> Callable[[Texts], Fields]:
     if model == "constant":
         return fit_constant
+    if model == "per_position":
+        return fit_per_position
     if model == "two_state":
         return fit_two_state
+    if model == "beta_curve":
+        return fit_beta_curve
     return partial(fit_lookup, hit_probability=hit_probability)
 
 
@@ -199,18 +268,29 @@ def _assumed(texts: Texts, model: str, hit_probability: float | None) -> str:
 
 def fit_constant(texts: Texts) -> Fields:
     """Return a constant with the acceptance of rounds of one draft."""
-    return {"name": "constant", "alpha": _rounded(float(accepted_of_rounds(texts, 1).mean()))}
+    if _has_rounds(texts):
+        alpha = captured_rounds(texts, 1, 0.0)[1] - 1.0
+    else:
+        alpha = float(accepted_of_rounds(texts, 1).mean())
+    return {"name": "constant", "alpha": _rounded(alpha)}
+
+
+def fit_per_position(texts: Texts) -> Fields:
+    """Return the rates of rounds of the longest drafts."""
+    longest = longest_draft(texts)
+    accepted = accepted_of_rounds(texts, longest)
+    rates = [_rounded(float((accepted >= i).mean())) for i in range(1, longest + 1)]
+    return {"name": "per_position", "rates": rates}
 
 
 def fit_two_state(texts: Texts) -> Fields:
     """Return rates of the longest rounds, and the clustering that explains the shorter ones."""
     from scipy.optimize import least_squares
 
-    longest = accepted_of_rounds(texts, MAX_DRAFT)
-    rates = [_rounded(float((longest >= i).mean())) for i in range(1, MAX_DRAFT + 1)]
+    longest, rates = longest_draft(texts), fit_per_position(texts)["rates"]
     if not rates[0]:
         raise CalibrationError("no draft of this trace was accepted; there is nothing to fit")
-    measured = tokens_per_round(texts)
+    measured = tokens_per_round(texts, longest)
 
     def fields(log_odds_gap: float, autocorrelation: float) -> dict[str, Any]:
         return {
@@ -221,11 +301,11 @@ def fit_two_state(texts: Texts) -> Fields:
             "autocorrelation": _rounded(autocorrelation),
         }
 
-    def errors(coefficients: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def errors(coefficients: Floats) -> Floats:
         try:
-            found = predicted_tokens(fields(*coefficients.tolist()))
+            found = predicted_tokens(fields(*coefficients.tolist()), longest)
         except ConfigError:  # no offsets: too clustered for these rates
-            return np.ones(MAX_DRAFT)
+            return np.ones(longest)
         return np.asarray(found / measured - 1.0)
 
     best = least_squares(
@@ -275,6 +355,10 @@ def _fresh_rounds(texts: Texts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.b
     return np.array(fresh, dtype=np.int64), np.array(matched, dtype=np.bool_)
 
 
+def _has_rounds(texts: Texts) -> bool:
+    return all(text.rounds for text in texts)
+
+
 def _has_matches(texts: Texts) -> bool:
     return all(text.matched is not None for text in texts)
 
@@ -287,4 +371,6 @@ def _rounded(value: float) -> float:
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(f'{entry:g}' for entry in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {entry:g}' for key, entry in value.items())}}}"
     return str(value)

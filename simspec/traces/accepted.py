@@ -49,12 +49,15 @@ class AcceptedText:
         Whether there was anything to draft from; None: unknown, or always.
     confidence, off_track : arrays (n,), 0..1, or None
         Draft confidence at each position while the round is on track and after it was not.
+    rounds : tuple of Round
+        Of a round trace, its rounds; otherwise empty.
     """
 
     accepted: Ints
     matched: Bools | None = None
     confidence: Floats | None = None
     off_track: Floats | None = None
+    rounds: tuple[Round, ...] = ()
 
 
 def read_accepted(path: Path, drafter: str | None = None) -> tuple[AcceptedText, ...]:
@@ -169,7 +172,7 @@ def _text_of_rounds(rounds: Sequence[Round]) -> AcceptedText:
         [np.full(entry.accepted + 1, entry.drafted > 0, dtype=np.bool_) for entry in rounds]
     )
     if any(entry.drafted and entry.confidences is None for entry in rounds):
-        return AcceptedText(accepted, None if matched.all() else matched)
+        return AcceptedText(accepted, None if matched.all() else matched, rounds=tuple(rounds))
     size = accepted.size
     on_track, off_track = np.full(size, np.nan), np.full(size, np.nan)
     position = 0
@@ -186,6 +189,7 @@ def _text_of_rounds(rounds: Sequence[Round]) -> AcceptedText:
         None if matched.all() else matched,
         confidence=_filled(on_track, on_track),
         off_track=_filled(off_track, on_track),
+        rounds=tuple(rounds),
     )
 
 

@@ -39,7 +39,9 @@ def acceptance(
     traces: list[Path] = typer.Argument(help="Traces of accepted lengths or rounds, JSON Lines."),
     drafter: str | None = typer.Option(None, help="Which drafter of a file that has several."),
     model: str | None = typer.Option(
-        None, help="constant, two_state or lookup; default: the better of the last two."
+        None,
+        help="constant, per_position, two_state, lookup or beta_curve; default: by what the trace "
+        "records.",
     ),
     hit_probability: float | None = typer.Option(
         None, min=0.0, max=1.0, help="Of lookup: share of searches that find something."

@@ -14,7 +14,7 @@ it (docs/theory/acceptance.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -105,6 +105,29 @@ class LatentProcess:
             )
         text = self._discretise(threshold)
         start = round_start(text, max_draft)
+        survival = self._off_track_survival(max_draft, threshold)
+        return round_statistics(text, start, max_draft, survival)
+
+    def counterfactual(
+        self, max_draft: int, threshold: float, captured_draft: int
+    ) -> RoundStatistics:
+        """Return the distributions of m and a of rounds that start where other rounds do.
+
+        What a trace captured at threshold 0 says about a shorter draft or a larger threshold: each
+        of its rounds cut short, not the rounds that would have followed.
+
+        Parameters
+        ----------
+        max_draft : int
+            K of the rounds asked about.
+        threshold : float
+            Their tau.
+        captured_draft : int
+            K of the rounds, at threshold 0, that decide where rounds start.
+        """
+        text = self._discretise(threshold)
+        captured = replace(text, is_confident=np.ones_like(text.is_confident))
+        start = round_start(captured, captured_draft)
         survival = self._off_track_survival(max_draft, threshold)
         return round_statistics(text, start, max_draft, survival)
 

@@ -100,7 +100,7 @@ class Config(AcceptanceConfig):
             what = "replay of given accepted lengths"
         where = "" if exit_layer is None else f", taken as the same at exit layer {exit_layer}"
         origin = f"source: {self.source}" if self.source else "no source given"
-        process = _process(texts)
+        process = process_of(texts)
         sentence = (
             f"{what} ({process.size:,} positions of {len(texts):,} texts, digest "
             f"{process.digest}){where}; "
@@ -123,7 +123,8 @@ def _read(path: Path, drafter: str | None, stamp: object) -> tuple[AcceptedText,
     return read_accepted(path, drafter)
 
 
-def _process(texts: Sequence[AcceptedText]) -> ReplayProcess:
+def process_of(texts: Sequence[AcceptedText]) -> ReplayProcess:
+    """Return the replay of texts, laid end to end."""
     # A round ends with its text at the latest, so that every text is begun at its beginning.
     accepted = np.concatenate(
         [np.minimum(t.accepted, np.arange(t.accepted.size)[::-1]) for t in texts]
