@@ -100,6 +100,9 @@ class Run:
     assumed: tuple[str, ...] = ()
 
 
+_MOST_SEQUENCES = 1e6
+
+
 def run_of(row: Mapping[str, Any], pairs: Pairs) -> Run | NoRun:
     """Return the run of a row, or why it is none."""
     method, source = text(row, "method"), text(row, "source")
@@ -118,6 +121,9 @@ def run_of(row: Mapping[str, Any], pairs: Pairs) -> Run | NoRun:
     hardware, engine, dtype, family, assumed = where
     if number(row, "num_gpus") not in (None, 1.0):
         return NoRun("unsupported", "how the model is spread over the GPUs is not stated")
+    batch = number(row, "batch") or 1.0
+    if not 1 <= batch <= _MOST_SEQUENCES or batch % 1:
+        return NoRun("unsupported", f"batch {batch:g} is no number of sequences")
     settings = settings_of(row, method, model, pairs)
     if isinstance(settings, NoRun):
         return settings
@@ -129,7 +135,7 @@ def run_of(row: Mapping[str, Any], pairs: Pairs) -> Run | NoRun:
         dtype=dtype,
         method=decoding,
         acceptance=acceptance,
-        batch=int(number(row, "batch") or 1),
+        batch=int(batch),
         context=_TASKS.get(task_of(row), _SPEC_BENCH_CONTEXT),
         tokens_per_round=tokens,
         family=family,
