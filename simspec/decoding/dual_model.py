@@ -161,6 +161,7 @@ class Config(MethodConfig):
             weight_dtype=weights,
             kv_dtype=cache,
             tp=tp,
+            attention_dp=target.attention_dp,
             activation_dtype=weights if dtype(weights).bits_per_weight >= 16.0 else "bf16",
         )
 
