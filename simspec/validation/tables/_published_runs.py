@@ -101,6 +101,7 @@ class Run:
 
 
 _MOST_SEQUENCES = 1e6
+_MOST_DRAFTS = 1000
 
 
 def run_of(row: Mapping[str, Any], pairs: Pairs) -> Run | NoRun:
@@ -124,6 +125,9 @@ def run_of(row: Mapping[str, Any], pairs: Pairs) -> Run | NoRun:
     batch = number(row, "batch") or 1.0
     if not 1 <= batch <= _MOST_SEQUENCES or batch % 1:
         return NoRun("unsupported", f"batch {batch:g} is no number of sequences")
+    drafts = number(row, "draft_len")
+    if drafts is not None and (not 1 <= drafts <= _MOST_DRAFTS or drafts % 1):
+        return NoRun("unsupported", f"draft_len {drafts:g} is no number of tokens")
     settings = settings_of(row, method, model, pairs)
     if isinstance(settings, NoRun):
         return settings

@@ -16,6 +16,7 @@ from simspec.core.errors import SimspecError
 from simspec.scenarios.build import Deployment
 from simspec.scenarios.closed_form import RoundEstimate, estimate_round
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, Role
+from simspec.validation._physics import not_positive
 from simspec.validation.tables._published_runs import (
     FITTED_SOURCES,
     Run,
@@ -75,7 +76,16 @@ def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
         if isinstance(run, NoRun):
             yield LeftOut(line, run.cause, run.reason, subject)
             continue
-        speedup = number(row, "speedup")
+        speedup, rate = number(row, "speedup"), number(row, "spec_tok_s")
+        published = (("speedup", speedup), ("spec_tok_s", rate))
+        impossible = [not_positive(name, v) for name, v in published if v is not None]
+        if refuted := next((reason for reason in impossible if reason), None):
+            yield LeftOut(line, "refuted", refuted, subject)
+            continue
+        if speedup is None and run.batch > 1:
+            reason = "the speed of a batch without a speedup: whose speed it is, is not stated"
+            yield LeftOut(line, "unsupported", reason, subject)
+            continue
         if speedup is not None and run.tokens_per_round / speedup < _FASTEST:
             ratio = run.tokens_per_round / speedup
             reason = (
