@@ -132,7 +132,10 @@ def head_table(stack: Stack, hardware: Hardware) -> RowTable:
 
 
 def _all_reduces(place: Place) -> list[RowKernel]:
-    """One after the attention and one after the feed-forward, ``T d b_a`` bytes each."""
+    """One after the attention and one after the feed-forward, ``T d b_a`` bytes each.
+
+    Layers that sum both at once exchange once.
+    """
     block, tp = place.block, place.stack.tp
     if tp == 1 or block is None:
         return []
@@ -144,6 +147,8 @@ def _all_reduces(place: Place) -> list[RowKernel]:
         tp=tp,
         hardware=place.hardware,
     )
+    if block.is_parallel:
+        return [all_reduce]
     return [all_reduce] * ((block.num_heads > 0) + has_ffn)
 
 

@@ -56,6 +56,8 @@ class Block:
     mla: MLA | None = None
     sliding_window: int | None = None
     attention_sinks: bool = False
+    is_parallel: bool = False
+    """Whether attention and FFN read the same input and are summed once (GPT-J, Falcon)."""
     qk_norm_weights: Literal["per_head", "per_layer", "none"] = "per_head"
     """A weight per head dimension (Qwen3), per channel (MiniMax-M2), or none (Llama 4)."""
     qkv_input_size: int | None = None

@@ -85,6 +85,7 @@ def architecture(file: ConfigFile, name: str, source: str) -> Architecture:
     outer = file
     file = _language_part(file)
     family = _family(file)
+    file = _with_common_names(file, family)
     _check_generates(outer)
     _refuse_unknown_keys(file, family)
     num_layers = file.count("num_hidden_layers")
@@ -161,6 +162,18 @@ def _family(file: ConfigFile) -> Family:
     return FAMILIES[model_type]
 
 
+def _with_common_names(file: ConfigFile, family: Family) -> ConfigFile:
+    fields = dict(file.fields)
+    for own, common in family.renamed.items():
+        value = fields.pop(own, None)
+        if value is None:
+            continue
+        if fields.get(common, value) != value:
+            file.fail(own, f"{value} contradicts {common} = {fields[common]}")
+        fields[common] = value
+    return replace(file, fields=fields) if family.renamed else file
+
+
 def _check_generates(outer: ConfigFile) -> None:
     for name in outer.sequence("architectures") or ():
         if not str(name).endswith(("ForCausalLM", "ForConditionalGeneration", "Eagle3")):
@@ -214,6 +227,8 @@ def _attention(file: ConfigFile, family: Family) -> Block:
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=0,
+        gated_ffn=family.gated,
+        is_parallel=family.parallel,
         qkv_bias=_bias(file, family, family.qkv_bias),
         o_bias=_bias(file, family, family.o_bias),
         mlp_bias=mlp_bias,

@@ -10,8 +10,8 @@ A new family is one entry of ``FAMILIES``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from simspec.models.arch import MLA, MoE
@@ -64,6 +64,12 @@ class Family:
     window: Window | None = None
     latent_attention: bool = False
     attention_sinks: bool = False
+    gated: bool = True
+    """Whether the FFN has a gate beside its up-projection."""
+    parallel: bool = False
+    """Whether attention and FFN read the same input and are summed once."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """How the family calls what ``COMMON_KEYS`` names otherwise."""
 
 
 def _keys(names: str) -> frozenset[str]:
@@ -93,6 +99,11 @@ IGNORED_KEYS = _keys(
     "routed_scaling_factor router_aux_loss_coef router_jitter_noise scoring_func seq_aux "
     "topk_group "
     # Training and bookkeeping.
+    "activation_function attention_softmax_in_fp32 attn_pdrop bias_dropout_fusion "
+    "gradient_checkpointing hidden_dropout layer_norm_epsilon masked_softmax_fusion offset_alibi "
+    "rotary scale_attn_weights skip_bias_add skip_bias_add_qkv slow_but_exact summary_activation "
+    "summary_first_dropout summary_proj_to_labels summary_type summary_use_proj "
+    "task_specific_params "
     "attention_dropout attn_implementation auto_map cache_implementation "
     "chunk_size_feed_forward embd_pdrop for_llm_compressor id2label initializer_range "
     "is_decoder label2id name_or_path output_attentions output_hidden_states "
@@ -128,6 +139,21 @@ def latent_attention(config: ConfigFile) -> MLA:
 
 def _dense(config: ConfigFile, num_layers: int) -> list[FeedForward]:
     return [(config.count("intermediate_size"), None)] * num_layers
+
+
+def _four_times(config: ConfigFile, num_layers: int) -> list[FeedForward]:
+    """A dense FFN, four times as wide as the model where no width is given."""
+    width = config.count("intermediate_size", 4 * config.count("hidden_size"))
+    return [(width, None)] * num_layers
+
+
+def _falcon(config: ConfigFile, num_layers: int) -> list[FeedForward]:
+    if not config.flag("new_decoder_architecture", False):
+        config.fail("new_decoder_architecture", "only Falcon models that have it are supported")
+    for key in ("alibi", "bias"):
+        if config.flag(key, False):
+            config.fail(key, "is not supported in a Falcon model; none of its size has it")
+    return _four_times(config, num_layers)
 
 
 def _agreed(config: ConfigFile, keys: tuple[str, ...]) -> int:
@@ -417,6 +443,45 @@ FAMILIES: dict[str, Family] = {
         qk_norm="per_head",
         num_norms=4,
         window=Window(default=4096, pattern=_all_but_every_nth),
+    ),
+    # Biases of norms and of GPT-J's LM head, under 0.01 % of the parameters, are left out.
+    "gptj": Family(
+        feed_forward=_four_times,
+        mlp_bias=True,
+        num_norms=1,
+        gated=False,
+        parallel=True,
+        renamed={
+            "n_embd": "hidden_size",
+            "n_head": "num_attention_heads",
+            "n_inner": "intermediate_size",
+            "n_layer": "num_hidden_layers",
+            "n_positions": "max_position_embeddings",
+        },
+    ),
+    "bloom": Family(
+        feed_forward=_four_times,
+        tied=True,
+        qkv_bias=True,
+        o_bias=True,
+        mlp_bias=True,
+        gated=False,
+        renamed={
+            "n_embed": "hidden_size",
+            "n_layer": "num_hidden_layers",
+            "seq_length": "max_position_embeddings",
+        },
+    ),
+    "falcon": Family(
+        feed_forward=_falcon,
+        keys=_keys("alibi bias multi_query new_decoder_architecture parallel_attn"),
+        tied=True,
+        gated=False,
+        parallel=True,
+        renamed={
+            "ffn_hidden_size": "intermediate_size",
+            "num_kv_heads": "num_key_value_heads",
+        },
     ),
     "phi3": Family(feed_forward=_dense, keys=_keys("sliding_window"), window=Window()),
 }

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from simspec.core.errors import ConfigError, ProfileError
 from simspec.cost.collectives._base import ALGORITHMS, collective, device_link
+from simspec.cost.segment import Segment
 from simspec.hardware.profile import AllReduceFit
-from tests.cost.factory import hardware, link, stack
+from tests.cost.factory import DENSE, hardware, link, stack
 from tests.cost.factory import model as cost_model
 
 DEVICE = hardware(link=link())
@@ -95,3 +96,12 @@ def test_an_unknown_algorithm_in_a_profile_is_refused_with_the_nearest():
     device = replace(DEVICE, link=replace(link(), all_reduce=fits))
     with pytest.raises(ConfigError, match=r"'rings'.*did you mean 'ring'"):
         all_reduce(2, device)
+
+
+def test_a_layer_that_sums_once_exchanges_once():
+    """Attention and feed-forward of GPT-J and Falcon are summed before the one all-reduce."""
+    for block, count in ((DENSE, 2), (replace(DENSE, is_parallel=True), 1)):
+        owner = stack((block,) * 3, tp=4)
+        segment = Segment(owner, DEVICE, 0, 3, embeds=False)
+        found = {k.name: number for k, number in segment.tokens.kernels if k.is_network}
+        assert found == {"all_reduce": 3 * count}

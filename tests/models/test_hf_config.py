@@ -149,6 +149,39 @@ def test_catalog_mixtures_have_the_sizes_in_their_names(
     assert abs(active_params(arch) / 1e9 - active_billion) < 1.2
 
 
+@pytest.mark.parametrize(
+    ("name", "published"),
+    # Parameters of the safetensors on the models' pages of the Hugging Face hub.
+    [
+        ("gpt-j-6b", 6_050_882_784),
+        ("falcon-180b", 179_522_565_120),
+        ("bloom-176b", 176_247_271_424),
+    ],
+)
+def test_older_families_lack_only_the_biases_of_their_norms(name: str, published: int) -> None:
+    """GPT-J, Falcon and BLOOM miss their published totals by less than 0.003 %."""
+    arch = load_model(name)
+    assert model_params(arch) == pytest.approx(published, rel=3e-5)
+    assert model_params(arch) < published
+    assert not any(block.gated_ffn for block in arch.blocks)
+    assert all(block.intermediate_size == 4 * arch.hidden_size for block in arch.blocks)
+
+
+def test_a_family_may_use_words_of_its_own() -> None:
+    """n_embd is the hidden size of a GPT-J; given twice, both must agree."""
+    fields = {
+        "model_type": "gptj", "n_embd": 256, "n_head": 4, "n_layer": 2, "n_positions": 64,
+        "vocab_size": 100,
+    }  # fmt: skip
+    arch = read(fields)
+    assert (arch.hidden_size, arch.num_layers, arch.blocks[0].head_dim) == (256, 2, 64)
+    assert refusal({**fields, "hidden_size": 128}).startswith("config.json:")
+    assert "contradicts hidden_size = 128" in refusal({**fields, "hidden_size": 128})
+    with pytest.raises(ProfileError, match="new_decoder_architecture"):
+        read({"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 2,
+              "num_hidden_layers": 1, "vocab_size": 10, "max_position_embeddings": 8})  # fmt: skip
+
+
 def test_kimi_k2_has_the_size_of_its_report() -> None:
     """1.04T parameters, 32.6B of them active (arXiv:2507.20534, table 2), to two digits."""
     for name in ("kimi-k2", "kimi-k2.5"):
@@ -494,7 +527,7 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path, content: bytes, says
     [
         ("vicuna-7c", "did you mean 'vicuna-7b'"),
         ("meta-llama/Llama-2-7b-hf", "did you mean 'llama-2-7b'"),
-        ("gpt5", "choices: codellama-34b"),
+        ("unheard-of", "choices: bloom-176b"),
         ("x" * 5000, "unknown model"),
         ("nul\0byte", "unknown model"),
     ],
