@@ -31,13 +31,17 @@ from simspec.scenarios.closed_form import (
     describe_acceptance,
     estimate_round,
 )
+from simspec.scenarios.compare_load import simulated
 from simspec.scenarios.schema import (
     DeploymentConfig,
     MemoryConfig,
     SchedulerConfig,
+    SimulationConfig,
+    SloConfig,
     StrictModel,
 )
 from simspec.scenarios.uncertainty import Errors, interval_95
+from simspec.workloads.workload import WorkloadConfig
 
 PLAIN = "autoregressive"
 
@@ -99,6 +103,12 @@ class ComparisonConfig(StrictModel):
     """Published figures to hold the lines against."""
     scheduler: SchedulerConfig = SchedulerConfig()
     memory: MemoryConfig = MemoryConfig()
+    workload: WorkloadConfig | None = None
+    """A load to simulate every line under as well, on the same requests and tapes."""
+    slo: SloConfig = SloConfig()
+    """Latency targets of that load."""
+    simulation: SimulationConfig = SimulationConfig()
+    """Seed, replications and warm-up of that load."""
 
     @model_validator(mode="after")
     def _labels_are_unique(self) -> Self:
@@ -245,6 +255,8 @@ def compare(config: ComparisonConfig, place: Place | None = None) -> dict[str, A
         "methods": [line.summary() for line in lines],
         "rows": rows,
     }
+    if config.workload is not None:
+        document["simulated"] = simulated(config, place)
     if config.claims:
         document["claims"] = judged(config.claims, rows, document["methods"], place)
     return document

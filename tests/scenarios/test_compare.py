@@ -257,3 +257,57 @@ def test_every_method_is_proposed_or_says_why_not(name: str) -> None:
     else:
         assert proposal.method["name"] == name
         assert (proposal.acceptance is not None) == proposal.drafts
+
+
+# -- under a load --------------------------------------------------------------------------------
+
+LOAD = {
+    "workload": {
+        "arrivals": {"name": "poisson", "rate_per_s": 3},
+        "lengths": {"name": "fixed", "prompt_len": 100, "output_len": 40},
+        "num_requests": 20,
+    },
+    "simulation": {"seed": 3, "replications": 3},
+}
+
+
+def test_every_line_meets_the_same_requests_and_tapes() -> None:
+    """Twice the same method: the same numbers; one plain decoding beside all of them."""
+    twice = [
+        {"label": "one", "method": KANGAROO, "acceptance": 0.6},
+        {"label": "two", "method": KANGAROO, "acceptance": 0.6},
+        {"label": "better", "method": KANGAROO, "acceptance": 0.9},
+    ]
+    one, two, better = compare(comparison(methods=twice, batch=[1], **LOAD))["simulated"]
+    assert {**one, "label": ""} == {**two, "label": ""}
+    assert better["tokens_per_round"] > one["tokens_per_round"]
+    assert better["autoregressive_tpot_ms"] == one["autoregressive_tpot_ms"]
+    assert one["speedup_ci95_low"] <= one["speedup"] <= one["speedup_ci95_high"]
+    ratio = one["autoregressive_tpot_ms"] / one["tpot_ms"]
+    assert one["speedup"] == pytest.approx(ratio, rel=0.02)
+
+
+def test_a_line_is_what_the_simulation_of_its_scenario_gives() -> None:
+    from simspec.scenarios.api import simulate
+
+    row = compare(comparison(methods=METHODS_ASKED[:1], batch=[1], **LOAD))["simulated"][0]
+    alone = simulate(
+        {
+            "model": "llama-3.1-8b",
+            **PLACE,
+            "method": KANGAROO,
+            "acceptance": [0.6, 0.3, 0.2],
+            **LOAD,
+        }
+    )
+    for key in ("tpot_ms", "ttft_ms", "throughput_tokens_per_s", "speedup"):
+        assert row[key] == pytest.approx(alone[key]), key
+
+
+def test_a_line_that_cannot_hold_the_load_says_so() -> None:
+    """The others keep their numbers."""
+    heavy = {"label": "heavy", "method": KANGAROO, "acceptance": 0.6, "model": "llama-3.1-70b"}
+    document = compare(comparison(methods=[METHODS_ASKED[0], heavy], batch=[1], **LOAD))
+    fits, not_ = document["simulated"]
+    assert (fits["status"], not_["status"]) == ("ok", "does_not_fit")
+    assert "fit" in not_["reason"]

@@ -227,6 +227,8 @@ def _print(document: dict[str, Any]) -> None:
     for line in document["methods"]:
         options = ", ".join(f"{k}={v}" for k, v in line["method_options"].items() if v is not None)
         note(f"{line['label']}: {options or 'no options'}; acceptance: {line['acceptance']}")
+    if "simulated" in document:
+        _print_simulated(document["simulated"])
     if "claims" in document:
         _print_claims(document["claims"])
 
@@ -243,6 +245,35 @@ def _cells(row: dict[str, Any], label: str, speedup: float | None) -> dict[str, 
         "tokens/s": row.get("throughput_tokens_per_s"),
         "": "" if row["status"] == "ok" else "does not fit",
     }
+
+
+def _print_simulated(rows: list[dict[str, Any]]) -> None:
+    def cell(row: dict[str, Any], key: str) -> str:
+        value = row.get(key)
+        if value is None:
+            return "–"
+        low, high = row.get(f"{key}_ci95_low"), row.get(f"{key}_ci95_high")
+        ends = "" if low is None or high is None else f" ({low:.4g}–{high:.4g})"
+        return f"{value:.4g}{ends}"
+
+    print_rows(
+        "Under the load, simulated on the same requests and tapes (95 % intervals)",
+        [
+            {
+                "method": row["label"],
+                "TTFT ms": cell(row, "ttft_ms"),
+                "TPOT ms": cell(row, "tpot_ms"),
+                "autoregressive ms": cell(row, "autoregressive_tpot_ms"),
+                "speedup": cell(row, "speedup"),
+                "tokens/s": cell(row, "throughput_tokens_per_s"),
+                "status": row["status"],
+            }
+            for row in rows
+        ],
+    )
+    for row in rows:
+        if row["reason"]:
+            note(f"{row['label']}: {row['reason']}")
 
 
 def _print_claims(claims: list[dict[str, Any]]) -> None:
