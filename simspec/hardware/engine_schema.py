@@ -43,6 +43,8 @@ class EngineMemoryGroup(SourcedGroup):
     reserve_gb: Annotated[float, Field(ge=0.0, le=1000.0)]
     """Outside the framework (context, communication buffers), per rank, in 10**9 bytes."""
     block_size_tokens: Annotated[int, Field(ge=1, le=65_536)]
+    hybrid_kv_cache: bool = False
+    """Whether layers with a sliding window free the tokens that have left it."""
 
 
 class KernelsInStepsGroup(SourcedGroup):
@@ -121,6 +123,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         block_size_tokens=memory.block_size_tokens,
         memory_fraction=memory.memory_fraction,
         reserve_bytes=from_gb(memory.reserve_gb),
+        hybrid_kv_cache=memory.hybrid_kv_cache,
         max_num_seqs=scheduler.max_num_seqs,
         max_num_batched_tokens=scheduler.max_num_batched_tokens,
         chunked_prefill=scheduler.chunked_prefill,
@@ -182,6 +185,7 @@ def describe_engine(
         "memory.memory_fraction": engine.memory_fraction,
         "memory.reserve_gb": gb(engine.reserve_bytes),
         "memory.block_size_tokens": engine.block_size_tokens,
+        "memory.hybrid_kv_cache": engine.hybrid_kv_cache,
         "scheduler.max_num_seqs": engine.max_num_seqs,
         "scheduler.max_num_batched_tokens": engine.max_num_batched_tokens,
         "scheduler.chunked_prefill": engine.chunked_prefill,

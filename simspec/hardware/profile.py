@@ -274,6 +274,8 @@ class EngineProfile:
     """Once per step that verifies drafts: rejection sampling and bookkeeping."""
     host_time_per_lookup_s: float = 0.0
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
+    hybrid_kv_cache: bool = False
+    """Whether layers with a sliding window free the tokens that have left it."""
     kernels: str = ""
     """Kernel set of the hardware profiles that this engine runs; empty: each device's own."""
     kernels_in_steps: KernelsInSteps = KernelsInSteps()
