@@ -11,8 +11,12 @@ attention data parallelism each group of ranks has a pool of its own for its own
 the budget is that of one group. The extra weights and KV bytes are those of the decoding method
 (draft model, adapter, heads); draft and target share one pool by bytes per token, so both reach
 the same number of tokens. Buffers are KV of fixed size that the method sets aside for each of
-``max_num_seqs`` sequences. Sliding layers are charged for every token, as an engine without a
-hybrid allocator does.
+``max_num_seqs`` sequences.
+
+Layers with a sliding window ``W`` keep every token where the engine has one allocator for all
+layers. With one that frees what has left the window (``hybrid_kv_cache``) the windows of all
+``max_num_seqs`` sequences, ``W`` and a block each, and of the largest step are set aside, and the
+pool is counted in tokens of the other layers; or in tokens of all, where that holds more.
 """
 
 from __future__ import annotations
@@ -73,6 +77,8 @@ class MemoryBudget:
     """What is left for the KV cache; 0 when nothing is."""
     num_blocks: int
     block_size_tokens: int
+    window_bytes: float = 0.0
+    """Of ``kv_pool_bytes``, what sliding windows take apart from ``kv_bytes_per_token``."""
     buffer_bytes: float = 0.0
     """KV of fixed size that the decoding method sets aside for the sequences of a full engine."""
 
@@ -117,6 +123,9 @@ class MemoryBudget:
             (f"KV per token ({target.kv_dtype})", format_bytes(self.kv_bytes_per_token)),
             ("KV capacity", f"{self.kv_capacity_tokens:,} tokens ({self.num_blocks:,} blocks)"),
         ]
+        if self.window_bytes:
+            label = f"of it sliding windows ({asked.max_num_seqs:,} sequences)"
+            rows.insert(7, (label, format_bytes(self.window_bytes)))
         if self.buffer_bytes:
             label = f"KV buffers of the decoding method ({asked.max_num_seqs:,} sequences)"
             rows.insert(4, (label, format_bytes(self.buffer_bytes)))
@@ -210,9 +219,10 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
     buffers = asked.max_num_seqs * asked.extra_kv_bytes_per_sequence
     taken = weights + asked.extra_weights_bytes + buffers
     left = usable - taken - activations - engine.reserve_bytes
-    per_token = kv_bytes_per_token(target.blocks, target.kv_dtype, target.tp)
-    per_token += asked.extra_kv_bytes_per_token
     pool = max(0.0, left)
+    windows, per_token = max(
+        _kv_accounts(asked), key=lambda account: (pool - account[0]) / account[1]
+    )
     return MemoryBudget(
         inputs=asked,
         capacity_bytes=asked.hardware.memory_capacity_bytes,
@@ -223,10 +233,29 @@ def _budget(asked: BudgetInputs) -> MemoryBudget:
         reserve_bytes=engine.reserve_bytes,
         kv_bytes_per_token=per_token,
         kv_pool_bytes=pool,
-        num_blocks=math.floor(pool / (per_token * engine.block_size_tokens)),
+        num_blocks=math.floor(max(0.0, pool - windows) / (per_token * engine.block_size_tokens)),
         block_size_tokens=engine.block_size_tokens,
+        window_bytes=windows,
         buffer_bytes=buffers,
     )
+
+
+def _kv_accounts(asked: BudgetInputs) -> list[tuple[float, float]]:
+    """Return the ways to divide the pool: bytes set aside for windows, and bytes per token."""
+    target, engine = asked.target, asked.engine
+    extra = asked.extra_kv_bytes_per_token
+    every = kv_bytes_per_token(target.blocks, target.kv_dtype, target.tp) + extra
+    whole = [block for block in target.blocks if block.sliding_window is None]
+    if not engine.hybrid_kv_cache or not whole or len(whole) == len(target.blocks):
+        return [(0.0, every)]
+    windows = 0.0
+    for block in target.blocks:
+        if block.sliding_window is not None:
+            kept = asked.max_num_seqs * (block.sliding_window + engine.block_size_tokens)
+            tokens = kept + asked.max_num_batched_tokens
+            windows += tokens * kv_bytes_per_token([block], target.kv_dtype, target.tp)
+    beyond = kv_bytes_per_token(whole, target.kv_dtype, target.tp) + extra
+    return [(0.0, every), (windows, beyond)]
 
 
 def _refusal(budget: MemoryBudget, min_tokens: int) -> str:

@@ -143,6 +143,36 @@ def test_replicated_kv_heads_stop_paying() -> None:
     assert budget(tp=8).kv_bytes_per_token == budget(tp=4).kv_bytes_per_token / 2
 
 
+def test_windows_are_set_aside_and_the_rest_counts_the_other_layers() -> None:
+    """gpt-oss-20b: 12 sliding layers of 128 tokens, 256 sequences with a block each, one step."""
+    plain = budget("gpt-oss-20b", "mxfp4")
+    hybrid = budget("gpt-oss-20b", "mxfp4", hybrid_kv_cache=True)
+    layer = 2 * 8 * 64 * 2
+    assert plain.kv_bytes_per_token == 24 * layer
+    assert hybrid.kv_bytes_per_token == 12 * layer
+    tokens = 256 * (128 + 16) + hybrid.inputs.max_num_batched_tokens
+    assert hybrid.window_bytes == 12 * layer * tokens
+    left = hybrid.kv_pool_bytes - hybrid.window_bytes
+    assert hybrid.kv_capacity_tokens == int(left / (12 * layer * 16)) * 16
+    assert hybrid.kv_capacity_tokens > 1.8 * plain.kv_capacity_tokens
+    assert any("of it sliding windows" in line for line in hybrid.lines())
+
+
+def test_windows_that_cost_more_than_they_free_are_not_set_aside() -> None:
+    """Windows of 8192 tokens for 256 sequences of Llama 4 hold more than a small pool."""
+    plain = budget("llama-4-scout", "int4_g128", capacity_bytes=75 * GIB)
+    hybrid = budget("llama-4-scout", "int4_g128", capacity_bytes=75 * GIB, hybrid_kv_cache=True)
+    assert hybrid.kv_capacity_tokens == plain.kv_capacity_tokens > 0
+    assert hybrid.window_bytes == 0.0
+
+
+def test_a_model_without_windows_knows_no_difference() -> None:
+    """One allocator or several: every layer keeps every token."""
+    assert (
+        budget("llama-3.1-8b", hybrid_kv_cache=True).num_blocks == budget("llama-3.1-8b").num_blocks
+    )
+
+
 def test_seventy_billion_on_two_h100() -> None:
     """65.7 GiB of weights a card leave tens of thousands of tokens (vllm-project/vllm#10517)."""
     found = budget("llama-3.1-70b", tp=2, max_num_batched_tokens=8192)
