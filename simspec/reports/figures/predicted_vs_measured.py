@@ -154,6 +154,8 @@ def _band(low: float, high: float) -> list[Json]:
 def _trace(family: str, rows: Sequence[Comparison], unit: str, slot: int) -> Json:
     colour = f"@series{slot % NUM_SERIES}" if slot < NUM_SERIES else "@host"
     symbol = SYMBOLS[slot % NUM_SERIES]
+    # The legend shows the mark of the first row.
+    rows = sorted(rows, key=lambda row: row.role == "fitted")
     return {
         "type": "scatter",
         "mode": "markers",
