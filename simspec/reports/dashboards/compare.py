@@ -170,10 +170,7 @@ def _findings(document: Document) -> Iterator[Finding]:
             if row["label"] == line["label"] and row["status"] == "ok"
         ]
         lossless = "" if line["is_lossless"] else " Its output is not the target's own."
-        extra = (
-            f"Extra memory per GPU: {_number(line['extra_weights_bytes'] / 1e9)} GB of weights, "
-            f"{_number(line['extra_kv_bytes_per_token'])} bytes of KV per token.{lossless}"
-        )
+        extra = f"{_extra(line)}{lossless}"
         times = "; ".join(
             f"batch {row['batch']:,}: {_number(row['tpot_ms'])} ms instead of "
             f"{_number(row['autoregressive_tpot_ms'])} ms"
@@ -189,6 +186,17 @@ def _findings(document: Document) -> Iterator[Finding]:
         )
 
 
+def _extra(line: Mapping[str, Any]) -> str:
+    weights, per_token = line["extra_weights_bytes"], line["extra_kv_bytes_per_token"]
+    if not weights and not per_token:
+        return "It needs no extra memory."
+    return (
+        f"Extra memory per GPU: {_number(weights / 1e9)} GB of weights, "
+        f"{per_token:,.0f} bytes of KV per token."
+    )
+
+
+_UNITS = {"speedup": "×", "extra_weights_gb": " GB", "extra_kv_gb": " GB", "kv_caches": " caches"}
 _COLUMNS = (
     ("Batch", "batch"),
     ("Tokens per round", "tokens_per_round"),
@@ -224,7 +232,8 @@ def _claims(document: Document) -> BestTable | None:
     rows = []
     for claim in claims:
         values = ", ".join(
-            f"{entry['value']:.2f}" + (f" at {entry['batch']:,}" if entry["batch"] else "")
+            f"{entry['value']:.2f}{_UNITS[claim['quantity']]}"
+            + (f" at {entry['batch']:,}" if entry["batch"] else "")
             for entry in claim["values"]
         )
         texts = (claim["source"], claim["says"], claim["verdict"], values, claim["because"])

@@ -41,7 +41,7 @@ def tpot_figure(document: Document) -> FigureSpec:
             "layout": layout(
                 _batches(document),
                 axis("TPOT (ms)", rangemode="tozero"),
-                height=420,
+                **_room(len(traces)),
             ),
         },
     )
@@ -62,12 +62,18 @@ def speedup_figure(document: Document) -> FigureSpec:
             "layout": layout(
                 _batches(document),
                 axis("Speedup over autoregression (×)", rangemode="tozero"),
-                height=420,
+                **_room(len(traces)),
                 shapes=[break_even()],
                 annotations=[break_even_label()],
             ),
         },
     )
+
+
+def _room(num_lines: int) -> dict[str, Any]:
+    """Return height and top margin with which the legend stands above the lines, not on them."""
+    legend = 22 * -(-num_lines // 3)
+    return {"height": 340 + legend, "margin": {"t": 24 + legend}}
 
 
 def _labels(document: Document) -> list[str]:
