@@ -72,8 +72,13 @@ def speedup_figure(document: Document) -> FigureSpec:
 
 def _room(num_lines: int) -> dict[str, Any]:
     """Return height and top margin with which the legend stands above the lines, not on them."""
-    legend = 22 * -(-num_lines // 3)
-    return {"height": 340 + legend, "margin": {"t": 24 + legend}}
+    legend, plot, bottom = 22 * -(-num_lines // 3), 300, 52
+    # From its top down: anchored at the bottom Plotly misplaces a legend of several rows.
+    return {
+        "height": plot + bottom + legend + 24,
+        "margin": {"t": legend + 24, "b": bottom},
+        "legend": {"y": min(3.0, 1.0 + (legend + 16) / plot), "yanchor": "top"},
+    }
 
 
 def _labels(document: Document) -> list[str]:
@@ -123,7 +128,8 @@ def _style(index: int | None) -> Json:
             "marker": {"color": "@ink", "size": 7, "symbol": "circle"},
         }
     style = series(index)
-    if index >= NUM_SERIES:  # the colours begin again; the symbols are then open
-        symbol = f"{SYMBOLS[index % NUM_SERIES]}-open"
+    if index >= NUM_SERIES:  # the colours begin again, with other symbols
+        suffix = "-open" if index < 2 * NUM_SERIES else "-open-dot"
+        symbol = f"{SYMBOLS[index % NUM_SERIES]}{suffix}"
         style = {**style, "marker": {"color": f"@series{index % NUM_SERIES}", "symbol": symbol}}
     return style
