@@ -153,6 +153,10 @@ def test_the_fitted_half_is_marked() -> None:
     expected = halves([f"{n}x4096" for n in sizes])
     assert 0 < expected.sum() < len(sizes)
     assert [row.role == "fitted" for row in rows if isinstance(row, Comparison)] == [*expected]
+    own = judged(
+        *({**GEMM, "n": n, "m": 512, "latency_ms": 9.0, "engine": "trtllm"} for n in sizes)
+    )
+    assert [row.role == "fitted" for row in own if isinstance(row, Comparison)] == [*expected]
     other = judged(*({**GEMM, "n": n, "m": 512, "latency_ms": 9.0, "engine": "x"} for n in sizes))
     assert {row.role for row in other if isinstance(row, Comparison)} == {"held_out"}
 

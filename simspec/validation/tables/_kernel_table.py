@@ -118,23 +118,34 @@ class KernelTable:
                 self.reasons.setdefault(int(rows[place]), ("refuted", reason))
 
     def mark_fitted(
-        self, chosen: Mask, columns: tuple[str, ...], fits: Iterable[KernelFit | AllReduceFit]
+        self,
+        chosen: Mask,
+        columns: tuple[str, ...],
+        kind: str,
+        fits: Iterable[KernelFit | AllReduceFit],
     ) -> None:
         """Mark those of the chosen rows that the profile's coefficients come from.
 
         They are one half of the shapes (``columns`` name a shape, as in
-        :mod:`simspec.calibration.kernel_tables`) of the engine that the profile names in
-        ``fitted_on``. All rows of that engine get the error that the other half has shown.
+        :mod:`simspec.calibration.kernel_tables`) of the engine that the profile, or the kernels it
+        has of that engine, names in ``fitted_on``. All rows of that engine get the error that the
+        other half has shown. ``kind`` is a key of the profile's ``kernels``.
         """
-        said = (self.config.kernels.fitted_on or "").lower()
-        engine = self.engine.lower()
-        if "aiconfigurator" not in said or not engine or engine not in said or not chosen.any():
+        if not self._comes_from_these(kind) or not chosen.any():
             return
         self.sigma[chosen] = max((fit.error.relative for fit in fits), default=0.0) or np.nan
         values = np.stack([self.number(name)[chosen] for name in columns], axis=1)
         shapes, index = np.unique(values, axis=0, return_inverse=True)
         names = ["x".join(str(int(value)) for value in shape) for shape in shapes]
         self.is_fitted[np.flatnonzero(chosen)] = halves(names)[index.reshape(-1)]
+
+    def _comes_from_these(self, kind: str) -> bool:
+        """Return whether the coefficients of a kind were fitted to tables of this engine."""
+        own = self.config.kernels.engines.get(self.engine)
+        if own is not None and getattr(own, kind) is not None:
+            return "aiconfigurator" in (own.fitted_on or "")
+        said = (self.config.kernels.fitted_on or "").lower()
+        return "aiconfigurator" in said and bool(self.engine) and self.engine.lower() in said
 
 
 class Row(Mapping[str, Any]):

@@ -57,7 +57,7 @@ _TEXT = frozenset(
 _WEIGHTS = {
     "bfloat16": "bf16",
     "fp8": "fp8",
-    "fp8_block": "fp8",
+    "fp8_block": "fp8_block",
     "int8_wo": "int8_weight_only",
     "int4_wo": "int4_g128",
     "sq": "int8",
@@ -160,9 +160,10 @@ def _judge_gemm(table: KernelTable, usable: Mask) -> None:
         is_cached = fits.GEMM_WEIGHT_COPIES * weights <= table.cache_bytes
         table.leave_out(chosen & is_cached, "suspect", cached)
         times.predict_gemm(table, chosen, dtype)
-        if dtype in fits.GEMM_DTYPES and name == fits.GEMM_DTYPES[dtype][0]:
-            fit = table.hardware.gemm.get(dtype)
-            table.mark_fitted(chosen & ~table.is_outside, ("n", "k"), () if fit is None else (fit,))
+        key = next((key for key, (known, _) in fits.GEMM_DTYPES.items() if known == name), "")
+        if key in table.hardware.gemm:
+            inside = chosen & ~table.is_outside
+            table.mark_fitted(inside, ("n", "k"), "gemm", (table.hardware.gemm[key],))
 
 
 def _judge_attention(table: KernelTable, usable: Mask) -> None:
@@ -202,7 +203,8 @@ def _judge_attention(table: KernelTable, usable: Mask) -> None:
         fit = getattr(table.hardware, f"{kind}_attention").get(kv_dtype)
         if fit is not None:
             shape = ("num_heads", "num_key_value_heads", "batch_size")
-            table.mark_fitted(chosen & ~table.is_outside, shape, (fit,))
+            inside = chosen & ~table.is_outside
+            table.mark_fitted(inside, shape, f"{kind}_attention", (fit,))
 
 
 def _leave_out_cached_kv(table: KernelTable, chosen: Mask, kv_dtype: str) -> None:
@@ -243,7 +245,7 @@ def _judge_collective(table: KernelTable, usable: Mask) -> None:
     if is_all_reduce:
         link = table.hardware.link
         algorithms = () if link is None else tuple(link.all_reduce.values())
-        table.mark_fitted(usable, ("num_gpus", "message_elements"), algorithms)
+        table.mark_fitted(usable, ("num_gpus", "message_elements"), "all_reduce", algorithms)
 
 
 _JUDGES = {"gemm": _judge_gemm, "attention": _judge_attention, "collective": _judge_collective}
