@@ -20,9 +20,10 @@ from simspec.validation._base import Cause
 FIRST_COPIED, GOES_ON = 0.3, 0.72
 """Prompt lookup, given a match: the first copied token is right, and the next ones each.
 
-The first is the field's figure for short n-grams; the second the median conditional rate of drafts
-2 to 10 in the n-gram traces of arXiv 2601.11580 (GSM8K and CNN/DailyMail, 0.56 to 0.85). With them
-the published mean gives the share of rounds that find a match, hence the tokens verified.
+The first is assumed: many matches of short n-grams are chance. The second is the median conditional
+rate of drafts 2 to 10 in the n-gram traces of arXiv 2601.11580 (GSM8K and CNN/DailyMail, 0.56 to
+0.85). With them the published mean gives the share of rounds that find a match, hence the tokens
+verified.
 """
 
 _EAGLE2_NODES = {"vicuna-7b": 59, "vicuna-13b": 49, "vicuna-33b": 47}
