@@ -190,13 +190,15 @@ def fit_acceptance(
             for name in ("two_state", "lookup")
         ]
         return min(tried, key=lambda fit: fit.bias)
-    if model not in MODELS:
-        raise CalibrationError(f"no fit of an acceptance model {model!r}; {nearest(model, MODELS)}")
     if model == "two_state" and _has_rounds(texts):
         raise CalibrationError(
             "a round trace has one start per round and two_state needs all; fit beta_curve or "
             "per_position"
         )
+    return _judged(texts, model, hit_probability)
+
+
+def _judged(texts: Texts, model: str, hit_probability: float | None) -> AcceptanceFit:
     fit, longest = _fitter(model, hit_probability), longest_draft(texts)
     measure, predict = _measures(model, texts, longest)
     errors, at_thresholds = [], []
@@ -244,6 +246,8 @@ def longest_draft(texts: Texts) -> int:
 
 
 def _fitter(model: str, hit_probability: float | None) -> Callable[[Texts], Fields]:
+    if model not in MODELS:
+        raise CalibrationError(f"no fit of an acceptance model {model!r}; {nearest(model, MODELS)}")
     if model == "constant":
         return fit_constant
     if model == "per_position":
