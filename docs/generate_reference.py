@@ -340,8 +340,8 @@ def recorded_errors() -> str:
                     *([_percent(numbers["p90"]) if numbers else "–"] if role == "held_out" else []),
                 ]
             rows.append(cells)
-    heads = ("table", "quantity", "rows of", "held out", "median %", "p90 %")
-    return table((*heads, "fitted", "median %"), rows)
+    heads = ("table", "quantity", "rows", "held out", "median %", "p90 %", "fitted", "median %")
+    return table(heads, rows)
 
 
 def recorded_kernels() -> str:

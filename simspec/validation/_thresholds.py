@@ -19,7 +19,7 @@ from typing import Any
 
 from simspec.core.errors import ConfigError
 from simspec.core.provenance import write_atomic
-from simspec.core.yamlio import load_yaml
+from simspec.core.yamlio import Document, load_yaml
 from simspec.validation._summary import Collector, Errors
 from simspec.validation.api import DATA, JudgedTable, ValidationResult
 
@@ -92,12 +92,12 @@ def check_thresholds(result: ValidationResult, path: Path | None = None) -> Verd
         The file is wrong, or holds none of the tables.
     """
     source = path or DEFAULT
-    recorded = _load(source)
+    by_hash = _groups_by_hash(load_yaml(source))
     failures: list[Failure] = []
     unknown: list[str] = []
     num_groups = 0
     for table in result.tables:
-        groups = recorded.get(table.sha256)
+        groups = by_hash.get(table.sha256)
         if groups is None:
             unknown.append(table.file)
             continue
@@ -122,12 +122,9 @@ def record(result: ValidationResult, path: Path) -> Path:
     ConfigError
         The file there is something else, or cannot be written.
     """
-    document: dict[str, Any] = {"tables": []}
-    if path.exists():
-        _load(path)
-        document = load_yaml(path).data
+    old = recorded(path) if path.exists() else []
     names = {_recorded_as(table) for table in result.tables}
-    kept = [entry for entry in document["tables"] if entry["file"] not in names]
+    kept = [entry for entry in old if entry["file"] not in names]
     lines = ["# Recorded by: simspec validate [FILE...] --write-thresholds", "tables:"]
     for entry in sorted([*kept, *map(_entry, result.tables)], key=lambda entry: entry["file"]):
         lines += [
@@ -154,8 +151,9 @@ def recorded(path: Path) -> list[dict[str, Any]]:
     ConfigError
         The file is missing or wrong.
     """
-    _load(path)
-    tables: list[dict[str, Any]] = load_yaml(path).data["tables"]
+    document = load_yaml(path)
+    _groups_by_hash(document)
+    tables: list[dict[str, Any]] = document.data["tables"]
     return tables
 
 
@@ -199,9 +197,8 @@ def _worse(errors: Errors | None, recorded: Mapping[str, float]) -> Iterator[str
             yield f"{name} error {value:.2%}, recorded {recorded[name]:.2%}"
 
 
-def _load(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+def _groups_by_hash(document: Document) -> dict[str, dict[str, dict[str, float]]]:
     """Return the recorded families and groups of every table, by the hash of its content."""
-    document = load_yaml(path)
     tables = document.at(["tables"])
     if not isinstance(tables, list):
         raise document.error(["tables"], "is not a list; record it with --write-thresholds")
