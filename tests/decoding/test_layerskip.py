@@ -46,7 +46,8 @@ def test_one_round_with_two_caches_in_order() -> None:
         ("shallow", 0, E, "draft", True, Rows("decode", 1, 1, 102, 102, 1)),
         ("target", 0, L, "verify", True, Rows("decode", 1, 3, 103, 306.0, 3)),
     ]
-    first, *_ = method.round_passes([100], [2], [2], None)
+    first, *others = method.round_passes([100], [2], [2], None)
+    assert [work.phase for work in others] == ["draft", "verify"]
     assert first.rows == (Rows("decode", 1, 2, 101, 101 + 103, 1),)
 
 
