@@ -27,7 +27,9 @@ from simspec.cost.collectives._base import device_link
 from simspec.cost.operators._base import RowKernel, gemm_compute_dtype
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.roofline import Bound, attention_seconds, larger
+from simspec.cost.scalar import DecodePass, decode_pass
 from simspec.cost.segment import NOTHING, RowTable, Segment, Totals, head_table
+from simspec.cost.template import StepTemplate
 from simspec.cost.work import Pass, Phase, Quantity, Rows, Stack
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.models.counts import check_tensor_parallel
@@ -117,6 +119,7 @@ class CostModel:
         self._launch_s = 0.0 if engine.graph_capture else engine.launch_time_s
         self._segments: dict[tuple[str, int, int, bool], Segment] = {}
         self._heads: dict[str, RowTable] = {}
+        self._decode_passes: dict[tuple[str, int, int, bool, bool], DecodePass | None] = {}
         for stack in self.stacks.values():
             check_tensor_parallel(
                 stack.blocks, stack.tp, ep=stack.ep, attention_dp=stack.attention_dp
@@ -145,6 +148,16 @@ class CostModel:
             B, sequences in the step, prompts included.
         """
         return self._sum([(1.0, work) for work in passes], num_sequences)
+
+    def template(self, passes: Sequence[Pass]) -> StepTemplate:
+        """Return the step made of ``passes`` as a function of the numbers of their rows.
+
+        Parameters
+        ----------
+        passes : sequence of Pass
+            Over rows from ``simspec.cost.template.slot_rows``.
+        """
+        return StepTemplate(self, passes)
 
     def expected_step(self, weighted: Iterable[WeightedWork], num_sequences: Quantity) -> StepCost:
         """Return the expected cost of a step whose passes take place with some probability.
@@ -200,15 +213,46 @@ class CostModel:
                 phases["prefill"] = phases["prefill"] + (seconds - rest_s)
                 seconds = rest_s
             phases[phase] = phases[phase] + seconds
-            if phase in {"draft", "catch_up"} and (work.embeds or phase != previous):
+            if self.is_draft_step(work, previous):
                 draft_steps = draft_steps + weight
-            if phase == "verify" and engine.host_time_per_round_s:
-                verifications = verifications + weight * self._verifies(work)
+            if engine.host_time_per_round_s and self.ends_verification(work):
+                verifications = verifications + weight * _verifies(work)
             previous = phase
             lookups = lookups + weight * work.host_lookups
             if engine.host_time_per_prompt_s and work.embeds:
                 prompts = prompts + weight * _prompts(work)
-        host_s = (
+        host_s = self.host_s(num_sequences, draft_steps, verifications, lookups, prompts)
+        phases["host"] = host_s
+        return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)
+
+    def is_draft_step(self, work: Pass, previous: Phase | None) -> bool:
+        """Return whether the host sets up a draft step for a pass that follows ``previous``."""
+        phase = work.phase
+        return (phase == "draft" or phase == "catch_up") and (work.embeds or phase != previous)  # noqa: PLR1714 (a set costs more)
+
+    def ends_verification(self, work: Pass) -> bool:
+        """Return whether the pass is the last one that checks drafts."""
+        return work.phase == "verify" and work.last_layer >= len(self._stack(work.stack).blocks)
+
+    def host_s(
+        self,
+        num_sequences: Quantity,
+        draft_steps: Quantity,
+        verifications: Quantity,
+        lookups: Quantity,
+        prompts: Quantity,
+    ) -> Quantity:
+        """Return the host time of a step that nothing hides.
+
+        Parameters
+        ----------
+        num_sequences, prompts : number or array
+            Sequences in the step, and those of them that compute a prompt chunk.
+        draft_steps, verifications, lookups : number or array
+            Draft steps, rounds in which any draft was checked, texts searched.
+        """
+        engine = self.engine
+        return (
             engine.host_time_per_step_s
             + engine.host_time_per_sequence_s * _of_busiest(num_sequences, self._attention_dp)
             + engine.host_time_per_draft_step_s * draft_steps
@@ -216,17 +260,6 @@ class CostModel:
             + engine.host_time_per_lookup_s * lookups
             + engine.host_time_per_prompt_s * prompts
         )
-        phases["host"] = host_s
-        return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)
-
-    def _verifies(self, work: Pass) -> Quantity:
-        """Return 1 where the pass ends the target and checks a draft of any sequence, else 0."""
-        if work.last_layer < len(self._stack(work.stack).blocks):
-            return 0.0
-        tokens, sequences = work.rows[0].num_tokens, work.rows[0].num_sequences
-        if type(tokens) in _NUMBER and type(sequences) in _NUMBER:
-            return 1.0 if tokens > sequences else 0.0
-        return np.where(np.asarray(tokens) > np.asarray(sequences), 1.0, 0.0)
 
     def _without_prefill_s(self, work: Pass) -> Quantity:
         rows = tuple(group for group in work.rows if group.kind != "prefill")
@@ -248,6 +281,19 @@ class CostModel:
         return self._number_totals(work, segment, rows)
 
     def _number_totals(self, work: Pass, segment: Segment, rows: Sequence[Rows]) -> Totals:
+        if len(rows) == 1 and rows[0].kind == "decode" and rows[0].num_tokens:
+            group = rows[0]
+            price = self.decode_pass(work, has_logits=bool(group.logit_rows))
+            if price is not None:
+                return Totals(
+                    *price(
+                        group.num_sequences,
+                        group.num_tokens,
+                        group.kv_tokens,
+                        group.attended_tokens,
+                        group.logit_rows,
+                    )
+                )
         gathered: Any = 0
         if self._attention_dp > 1:
             gathered = sum(group.num_tokens for group in rows)
@@ -343,6 +389,28 @@ class CostModel:
             lines.append(OperatorCost(*wait, "overhead"))
         return lines
 
+    def decode_pass(self, work: Pass, *, has_logits: bool) -> DecodePass | None:
+        """Return the price of a pass as a function of the numbers of one decode-like row group.
+
+        None where groups of ranks share the rows: then they have to be divided first.
+
+        Parameters
+        ----------
+        work : Pass
+            Its stack and layers; its rows are not looked at.
+        has_logits : bool
+            Whether any row goes through the LM head.
+        """
+        key = (work.stack, work.first_layer, work.last_layer, work.embeds, has_logits)
+        if key not in self._decode_passes:
+            segment = self._segment(work)
+            shares = self._attention_dp > 1 or segment.gathered.launches > 0
+            head = self._head(work) if has_logits else None
+            self._decode_passes[key] = (
+                None if shares else decode_pass(segment, head, self._launch_s)
+            )
+        return self._decode_passes[key]
+
     # -- lookups ---------------------------------------------------------------------------
 
     def _segment(self, work: Pass) -> Segment:
@@ -373,6 +441,14 @@ class CostModel:
         if name not in self.stacks:
             raise ConfigError(f"unknown stack {name!r}; {nearest(name, self.stacks)}")
         return self.stacks[name]
+
+
+def _verifies(work: Pass) -> Quantity:
+    """Return 1 where the pass checks a draft of any sequence, else 0."""
+    tokens, sequences = work.rows[0].num_tokens, work.rows[0].num_sequences
+    if type(tokens) in _NUMBER and type(sequences) in _NUMBER:
+        return 1.0 if tokens > sequences else 0.0
+    return np.where(np.asarray(tokens) > np.asarray(sequences), 1.0, 0.0)
 
 
 def _prompts(work: Pass) -> Quantity:

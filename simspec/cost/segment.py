@@ -44,17 +44,18 @@ class RowTable:
     def __init__(self, kernels: Iterable[tuple[RowKernel, int]]) -> None:
         self.kernels = tuple(kernels)
         self.launches = sum(count for _, count in self.kernels)
-        self._table: list[Totals] = []
+        self.entries: list[Totals] = []
+        """The table so far, entry ``n`` for ``n`` rows; it grows in place."""
 
     def at(self, rows: float) -> Totals:
         """Return the totals for a number of rows; integers come from the table."""
         index = int(rows)
-        if index < len(self._table) and index == rows:
-            return self._table[index]
+        if index < len(self.entries) and index == rows:
+            return self.entries[index]
         if index != rows or index >= _TABLE_LIMIT:
             return self.totals(rows)
         self._grow(index)
-        return self._table[index]
+        return self.entries[index]
 
     def totals(self, rows: Quantity) -> Totals:
         """Return the totals for a number or an array of rows, without the table."""
@@ -80,7 +81,7 @@ class RowTable:
         columns = [np.broadcast_to(column, span.shape).tolist() for column in self.totals(span)]
         table = [Totals(*entry) for entry in zip(*columns, strict=True)]
         table[0] = NOTHING  # a pass without rows is not launched
-        self._table = table
+        self.entries[:] = table
 
 
 class Segment:

@@ -1,0 +1,175 @@
+"""Engine steps that differ in their rows alone: the passes once, then one look-up per step.
+
+A decoding method says its passes for rows whose numbers are still to come (:func:`slot_rows`); a
+:class:`StepTemplate` prices them for any numbers, without the objects that a step is made of
+otherwise. Every sum is taken in the order of ``CostModel.step``, so that both give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from simspec.cost.scalar import DecodePass, Numbers
+from simspec.cost.work import Pass, Phase, RowKind, Rows
+
+if TYPE_CHECKING:
+    from simspec.cost.forward import CostModel
+
+PHASES: tuple[str, ...] = get_args(Phase)
+
+Columns = tuple[float, ...]
+"""Seconds of the step, of host and of collectives, FLOP, bytes, and seconds by ``PHASES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A number that each step gives anew: field ``field`` of the row groups ``slots``, summed."""
+
+    field: int
+    slots: tuple[int, ...]
+
+    def __add__(self, other: Mark) -> Mark:
+        assert self.field == other.field, (self, other)
+        return Mark(self.field, self.slots + other.slots)
+
+
+def slot_rows(slot: int, kind: RowKind = "decode") -> Rows:
+    """Return rows that stand for the numbers at index ``slot``."""
+    marks: list[Any] = [Mark(field, (slot,)) for field in range(5)]
+    return Rows(kind, *marks)
+
+
+class StepTemplate:
+    """Passes over rows from :func:`slot_rows`, each taking place once.
+
+    Parameters
+    ----------
+    model : CostModel
+        Prices them.
+    passes : sequence of Pass
+        In the order they run.
+    """
+
+    def __init__(self, model: CostModel, passes: Sequence[Pass]) -> None:
+        self._model = model
+        engine = model.engine
+        draft_steps = 0
+        previous: Phase | None = None
+        self._plain: list[tuple[DecodePass, int, int]] | None = []
+        self._works: list[Pass] = list(passes)
+        self._verifications: list[int] = []
+        self._lookups: list[Any] = []
+        for work in passes:
+            draft_steps += model.is_draft_step(work, previous)
+            previous = work.phase
+            slot, price = self._one_slot(work)
+            if self._plain is not None and price is not None:
+                self._plain.append((price, slot, PHASES.index(work.phase)))
+            else:
+                self._plain = None
+            if engine.host_time_per_round_s and model.ends_verification(work):
+                self._verifications.append(slot)
+            if not _is_zero(work.host_lookups):
+                self._lookups.append(work.host_lookups)
+        self._draft_steps = float(draft_steps)
+
+    def _one_slot(self, work: Pass) -> tuple[int, DecodePass | None]:
+        """Return the slot of a pass's first group, and its price if that is all there is."""
+        group = work.rows[0]
+        first: Any = group.num_sequences
+        assert isinstance(first, Mark), work
+        slot = first.slots[0]
+        fields: list[Any] = list(_fields(group))
+        has_logits = isinstance(fields[4], Mark)
+        whole = [Mark(field, (slot,)) for field in range(5 if has_logits else 4)]
+        if len(work.rows) > 1 or group.kind != "decode" or fields[: len(whole)] != whole:
+            return slot, None
+        return slot, self._model.decode_pass(work, has_logits=has_logits)
+
+    def price(self, numbers: Sequence[Numbers], num_sequences: int) -> Columns:
+        """Return what a step costs.
+
+        Parameters
+        ----------
+        numbers : sequence
+            By slot; none of those in use is without tokens.
+        num_sequences : int
+            B, sequences in the step, prompts included.
+        """
+        if self._plain is None:
+            return columns(self._model.step(self._passes(numbers), num_sequences))
+        device_s = network_s = flop = num_bytes = 0.0
+        by_phase = [0.0] * len(PHASES)
+        for price, slot, phase in self._plain:
+            seconds, pass_network_s, pass_flop, pass_bytes = price(*numbers[slot])
+            device_s += seconds
+            network_s += pass_network_s
+            flop += pass_flop
+            num_bytes += pass_bytes
+            by_phase[phase] += seconds
+        verifications = lookups = 0.0
+        for slot in self._verifications:
+            sequences, tokens, *_ = numbers[slot]
+            verifications += tokens > sequences
+        for given in self._lookups:
+            lookups += _number(given, numbers)
+        host_s: Any = self._model.host_s(
+            num_sequences, self._draft_steps, verifications, lookups, prompts=0.0
+        )
+        return (device_s + host_s, host_s, network_s, flop, num_bytes, *by_phase)
+
+    def _passes(self, numbers: Sequence[Numbers]) -> list[Pass]:
+        return [
+            Pass(
+                work.stack,
+                work.first_layer,
+                work.last_layer,
+                work.phase,
+                tuple(
+                    Rows(group.kind, *(_number(value, numbers) for value in _fields(group)))
+                    for group in work.rows
+                ),
+                work.embeds,
+                _number(work.host_lookups, numbers),
+            )
+            for work in self._works
+        ]
+
+
+def columns(price: Any) -> Columns:
+    """Return the price of a step as :meth:`StepTemplate.price` does."""
+    by_phase = price.by_phase
+    return (
+        float(price.total_s),
+        float(price.host_s),
+        float(price.network_s),
+        float(price.flop),
+        float(price.bytes),
+        *[float(by_phase.get(phase, 0.0)) for phase in PHASES],
+    )
+
+
+def _fields(group: Rows) -> tuple[Any, Any, Any, Any, Any]:
+    return (
+        group.num_sequences,
+        group.num_tokens,
+        group.kv_tokens,
+        group.attended_tokens,
+        group.logit_rows,
+    )
+
+
+def _number(value: Any, numbers: Sequence[Numbers]) -> Any:
+    if not isinstance(value, Mark):
+        return value
+    first, *others = value.slots
+    total = numbers[first][value.field]
+    for slot in others:
+        total += numbers[slot][value.field]
+    return total
+
+
+def _is_zero(value: Any) -> bool:
+    return not isinstance(value, Mark) and value == 0.0
