@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from simspec.core.errors import ConfigError
 from simspec.core.units import format_bytes, format_seconds, split_name
 from simspec.validation._base import Comparison, LeftOut
 from simspec.validation._summary import Errors, Key
@@ -117,6 +121,29 @@ def document(result: ValidationResult, **facts: object) -> Iterator[str]:
     pieces = _pieces(result, facts)
     while batch := list(islice(pieces, _BATCH)):
         yield "".join(batch)
+
+
+def write_document(result: ValidationResult, path: Path, **facts: object) -> Path:
+    """Write the document piece by piece; the file is whole or unchanged.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("x", encoding="ascii") as file:
+            file.writelines(document(result, **facts))
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written ({error.strerror}); choose another folder with --output"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
 
 
 def _pieces(result: ValidationResult, facts: Mapping[str, object]) -> Iterator[str]:

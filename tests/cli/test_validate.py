@@ -64,6 +64,16 @@ def test_output_holds_the_same_document(simspec: Command, table: str) -> None:
     assert {path.name for path in Path("out").iterdir()} == {"validation.json", "report.html"}
 
 
+def test_a_folder_that_fills_up_leaves_nothing_half(simspec: Command, table: str) -> None:
+    """A document that cannot be written is one sentence, and no part of it stays."""
+    Path("out").mkdir()
+    Path("out/validation.json").mkdir()
+    said = simspec("validate", table, "--output", "out")
+    assert said.code == 2
+    assert "validation.json: cannot be written" in said.err
+    assert [path.name for path in Path("out").iterdir()] == ["validation.json"]
+
+
 def test_grouped_by_columns_of_the_table(simspec: Command, table: str) -> None:
     """Any column of the subjects groups; an unknown one is named with the nearest."""
     said = simspec("validate", table, "--group-by", "hardware, m", "--worst", "0")

@@ -174,13 +174,8 @@ def _check_folder(output: Path) -> None:
 
 
 def _write(result: ValidationResult, output: Path, facts: dict[str, object]) -> None:
-    from simspec.core.provenance import write_atomic
-    from simspec.validation._document import document
-
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / "validation.json"
-    write_atomic(path, "".join(document(result, **facts)).encode())
     from simspec.reports.dashboards.validation import write_validation_report
+    from simspec.validation._document import write_document
 
-    note(f"results    {path}")
+    note(f"results    {write_document(result, output / 'validation.json', **facts)}")
     note(f"report     {write_validation_report(result, output)}")
