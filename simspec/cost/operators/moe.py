@@ -176,6 +176,9 @@ def _grouped(place: Place) -> GemmFormat:
     """Return the format of the experts, at the rates the engine's grouped products reach."""
     form, grouped = place.gemm("experts"), place.hardware.grouped
     rate = form.rate
+    if isinstance(rate.tile_rows, tuple):
+        # The tiles of plain products; grouped ones fill theirs expert by expert.
+        rate = replace(rate, tile_rows=1)
     return replace(
         form,
         rate=replace(
