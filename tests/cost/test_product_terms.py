@@ -66,6 +66,20 @@ def test_depth_and_quantisation_are_added_once_each():
         assert extra == pytest.approx(4096 * 1e-10 + num_rows * 4096 * 2e-12)
 
 
+def test_experts_do_not_fill_the_tiles_of_plain_products():
+    """A few rows for each of many experts are a grouped product with tiles of its own."""
+    fit = KernelFit(1.0, 1.0, 0.0, tile_rows=(16, 64, 128, 256), padding_cost=2.0)
+    seconds = [
+        next(
+            kernel
+            for kernel in kernels(Place("block", MIXTURE, stack((MIXTURE,)), hardware(chosen)))
+            if kernel.name == "experts_up"
+        ).seconds(2000)
+        for chosen in (fit, KernelFit(1.0, 1.0, 0.0))
+    ]
+    assert seconds[0] == seconds[1]
+
+
 def test_experts_of_a_token_quantise_its_input_once():
     """The up-projection's input is the token's own, the down-projection's that of each route."""
     places = [
