@@ -35,7 +35,7 @@ def test_errors_worst_rows_and_what_is_left_out(simspec: Command, table: str) ->
     assert [cell.strip() for cell in line.split("│")[2:8]] == ["2", "25", "25", "45", "-25", "50"]
     assert "The 1 rows that miss most" in said.out
     assert "t.csv:3" in said.out
-    assert "Left out: 2 suspect; up to 3 of each" in said.out
+    assert "Left out: 2 suspect; up to 3 reasons of each table" in said.out
     assert said.err == "judged t.csv (4 rows)\n"
 
 

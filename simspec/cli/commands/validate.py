@@ -121,7 +121,7 @@ def _print(
     if result.num_left_out:
         _print_left_out(result)
     for file, reason in result.skipped:
-        note(f"note: {file} is no table of measurements: {reason}")
+        note(f"note: {file} is no table of measurements: {reason.partition('; kinds and')[0]}")
 
 
 def _print_worst(result: ValidationResult, worst: int) -> None:
@@ -143,16 +143,18 @@ def _print_worst(result: ValidationResult, worst: int) -> None:
 
 
 def _print_left_out(result: ValidationResult) -> None:
-    shown: dict[str, int] = {}
+    shown: dict[tuple[str, str], set[str]] = {}
     rows: list[dict[str, object]] = []
     for table, row in result.left_out():
-        shown[row.cause] = shown.get(row.cause, 0) + 1
-        if shown[row.cause] <= _EXAMPLES:
+        reasons = shown.setdefault((table.kind, row.cause), set())
+        # Many rows share a reason; examples differ.
+        if len(reasons) < _EXAMPLES and row.reason not in reasons:
+            reasons.add(row.reason)
             where = f"{Path(table.file).name}:{row.line}"
             rows.append({"cause": row.cause, "where": where, "reason": row.reason})
     counted = ", ".join(f"{format_value(n)} {cause}" for cause, n in result.causes().items())
     print_rows(
-        f"Left out: {counted}; up to {_EXAMPLES} of each",
+        f"Left out: {counted}; up to {_EXAMPLES} reasons of each table",
         sorted(rows, key=lambda row: str(row["cause"])),
     )
 
