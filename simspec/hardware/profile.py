@@ -185,6 +185,13 @@ class Hardware:
         relative = f": efficiencies of {self.efficiencies_of}" if self.efficiencies_of else ""
         return f"uncalibrated{relative}"
 
+    @property
+    def calibration(self) -> dict[str, object]:
+        """Whether the profile was fitted, and whose efficiencies stand in, as results say it."""
+        if self.calibrated or not self.efficiencies_of:
+            return {"calibrated": self.calibrated}
+        return {"calibrated": False, "efficiencies_of": self.efficiencies_of}
+
     def with_kernels(self, name: str) -> Hardware:
         """Return the device as an engine with kernels of its own drives it.
 

@@ -151,7 +151,7 @@ def _totals(deployment: Deployment, step: StepCost, asked: dict[str, int]) -> di
     )
     return {
         "hardware": hardware.name,
-        "calibrated": hardware.calibrated,
+        **hardware.calibration,
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,

@@ -264,7 +264,7 @@ def deployment_facts(deployment: Deployment) -> dict[str, object]:
     config, target = deployment.config, deployment.target
     return {
         "hardware": deployment.hardware.name,
-        "calibrated": deployment.hardware.calibrated,
+        **deployment.hardware.calibration,
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "method": deployment.method.name,

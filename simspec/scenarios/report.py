@@ -211,7 +211,7 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
     return {
         "name": config.name,
         "hardware": deployment.hardware.name,
-        "calibrated": deployment.hardware.calibrated,
+        **deployment.hardware.calibration,
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,
@@ -226,7 +226,9 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
 
 
 def _header(result: Mapping[str, Any]) -> list[str]:
-    note = "" if result["calibrated"] else " (uncalibrated profile)"
+    relative = result.get("efficiencies_of")
+    borrowed = f"uncalibrated: efficiencies of {relative}" if relative else "uncalibrated profile"
+    note = "" if result["calibrated"] else f" ({borrowed})"
     lines = [
         f"{result['model']} on {result['hardware']}{note}, {result['engine']}, tp={result['tp']}, "
         f"{result['dtype']} (KV {result['kv_dtype']}), method {result['method']}",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from simspec.core.provenance import manifest
+from simspec.hardware.profile import Hardware
 from simspec.scenarios.assumptions import assumptions
 from simspec.scenarios.calibrated import sweep_sentence
 from simspec.scenarios.closed_form import describe_acceptance
@@ -36,7 +37,7 @@ def sweep_manifest(plan: SweepPlan, command: str) -> dict[str, object]:
         hardware=_distinct(d.hardware.name for d in deployments),
         calibrated=all(d.hardware.calibrated for d in deployments),
         uncalibrated_hardware=list(
-            dict.fromkeys(d.hardware.name for d in deployments if not d.hardware.calibrated)
+            dict.fromkeys(_named(d.hardware) for d in deployments if not d.hardware.calibrated)
         ),
         engine=_distinct(d.engine.name for d in deployments),
         tp=_distinct(str(d.target.tp) for d in deployments),
@@ -95,3 +96,9 @@ def _shared_targets(points: Sequence[Point]) -> dict[str, float]:
 
 def _distinct(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(values))
+
+
+def _named(hardware: Hardware) -> str:
+    """Return an uncalibrated profile with the one whose efficiencies it has."""
+    relative = hardware.efficiencies_of
+    return f"{hardware.name}: efficiencies of {relative}" if relative else hardware.name

@@ -125,7 +125,7 @@ def _print(rows: list[dict[str, Any]], over: str, as_json: bool) -> None:
     ok = [row for row in rows if row["status"] == "ok"]
     table = [
         {
-            "hardware": row["hardware"] + ("" if row["calibrated"] else " (uncalibrated)"),
+            "hardware": row["hardware"] + _note(row),
             "pays": row["verdict"],
             f"best {over}": row["best"]["at"],
             "speedup": row["best"]["speedup"],
@@ -148,3 +148,10 @@ def _print(rows: list[dict[str, Any]], over: str, as_json: bool) -> None:
     for row in rows:
         if row["status"] != "ok":
             note(f"{row['hardware']}: {row['reason']}")
+
+
+def _note(row: dict[str, Any]) -> str:
+    if row["calibrated"]:
+        return ""
+    relative = row.get("efficiencies_of")
+    return f" (uncalibrated: efficiencies of {relative})" if relative else " (uncalibrated)"

@@ -108,7 +108,7 @@ def _calibration(document: Document) -> list[str]:
 
 
 def _head(document: Document) -> dict[str, object]:
-    uncalibrated = [line["hardware"] for line in document["methods"] if not line["calibrated"]]
+    uncalibrated = [_borrowing(line) for line in document["methods"] if not line["calibrated"]]
     return {
         "kind": "compare",
         "name": visible(str(document["name"])),
@@ -241,3 +241,9 @@ def _claims(document: Document) -> BestTable | None:
         rows.append(Row([Cell(visible(text), is_text=True) for text in texts], mark))
     note = "Speedups at each batch of the comparison, gigabytes over all ranks, KV caches."
     return BestTable("Published claims", 1, Table(note, columns, rows))
+
+
+def _borrowing(line: Mapping[str, Any]) -> str:
+    """Return the device of a method, with the profile whose efficiencies it has."""
+    relative = line.get("efficiencies_of")
+    return f"{line['hardware']}: efficiencies of {relative}" if relative else str(line["hardware"])

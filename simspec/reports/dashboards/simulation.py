@@ -100,6 +100,8 @@ def _manifest(result: Mapping[str, object]) -> dict[str, object]:
         "replications", "acceptance", "workload", "assumptions",
     )  # fmt: skip
     made.update({key: result[key] for key in told if result.get(key) is not None})
+    if relative := result.get("efficiencies_of"):
+        made["uncalibrated_hardware"] = [f"{result['hardware']}: efficiencies of {relative}"]
     if isinstance(scenario, Mapping):
         made["slo"] = scenario.get("slo")
         made["description"] = scenario.get("description", "")
