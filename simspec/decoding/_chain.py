@@ -13,13 +13,14 @@ has ``max m`` draft steps. Docs: docs/theory/rounds.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from simspec.core.errors import ConfigError
+from simspec.cost.scalar import Numbers
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceProcess
 from simspec.decoding._quadrature import sum_nodes
@@ -160,27 +161,69 @@ def observed_round(context_lens: Sequence[int], drafted: Sequence[int]) -> Chain
     for c, m in zip(context_lens, drafted, strict=True):
         count[m] += 1
         context[m] += c
-    steps: list[list[WeightedRows]] = []
-    left, left_context = len(drafted) - count[0], sum(context) - context[0]
-    for j in range(1, num_steps + 1):
-        rows = _one_token_each(left, left_context + left * (j - 1))
-        steps.append([WeightedRows(1.0, rows)])
-        left -= count[j]
-        left_context -= context[j]
-    num_drafted = sum(m * n for m, n in enumerate(count))
-    num_tokens = num_drafted + len(drafted)
-    verification = Rows(
-        kind="decode",
-        num_sequences=len(drafted),
-        num_tokens=num_tokens,
-        kv_tokens=sum(context) + num_tokens,
-        attended_tokens=sum(
-            (m + 1) * (context[m] + count[m] * (m + 2) / 2) for m in range(num_steps + 1)
-        ),
-        logit_rows=num_tokens,
+    closing, verification, *steps = chain_numbers(count, context, num_steps)
+    return ChainRound(
+        [[WeightedRows(1.0, Rows("decode", *numbers))] for numbers in steps],
+        Rows("decode", *closing),
+        [WeightedRows(1.0, Rows("decode", *verification))],
     )
-    closing = _one_token_each(len(drafted), sum(context) + num_drafted)
-    return ChainRound(steps, closing, [WeightedRows(1.0, verification)])
+
+
+def chain_numbers(count: Sequence[int], context: Sequence[int], num_steps: int) -> list[Numbers]:
+    """Return the numbers of the rows of a round: closing, verification, then each draft step.
+
+    Parameters
+    ----------
+    count, context : sequences (more than num_steps,)
+        How many sequences draft m tokens, and the sum of their contexts, for each m.
+    num_steps : int
+        The largest m.
+    """
+    num_sequences, total_context = sum(count), sum(context)
+    left, left_context = num_sequences - count[0], total_context - context[0]
+    num_drafted = 0
+    attended: float = context[0] + count[0]
+    steps: list[Numbers] = []
+    for j in range(1, num_steps + 1):
+        visible = left_context + left * j
+        steps.append((left, left, visible, visible, left))
+        n = count[j]
+        if n:
+            c = context[j]
+            num_drafted += j * n
+            attended += (j + 1) * (c + n * (j + 2) / 2)
+            left -= n
+            left_context -= c
+    num_tokens = num_drafted + num_sequences
+    kv_tokens = total_context + num_tokens
+    closing = (num_sequences, num_sequences, kv_tokens, kv_tokens, num_sequences)
+    verification = (num_sequences, num_tokens, kv_tokens, attended, num_tokens)
+    return [closing, verification, *steps]
+
+
+@runtime_checkable
+class ChainMethod(Protocol):
+    """A method whose rounds are chains, so that the simulator need not write out each round."""
+
+    def chain_passes(
+        self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
+    ) -> Iterable[tuple[Quantity, Pass]]:
+        """Yield the passes of a round with at least one draft step, and their weights.
+
+        Without speculation there is none. The rows may be known, expected or still to come: the
+        passes depend on the number of draft steps, on whether there are gaps and prompts, and on
+        nothing else.
+
+        Parameters
+        ----------
+        chain : ChainRound
+            Rows of the draft steps, the closing pass and verification.
+        gaps : list
+            Rows of :func:`observed_catch_up` or :func:`expected_catch_up`.
+        prefill : Rows or None
+            Prompt chunks that ride along.
+        """
+        ...
 
 
 def expected_round(

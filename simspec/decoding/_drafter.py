@@ -98,10 +98,9 @@ class StackDrafter:
         if any(drafted):
             chain = observed_round(context_lens, drafted)
             gaps = observed_catch_up(context_lens, drafted, accepted)
-            passes = [work for _, work in self._passes(chain, gaps, prefill)]
-        else:
-            rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
-            passes = [plain_pass(self.target, rows, prefill)]
+            return [work for _, work in self.chain_passes(chain, gaps, prefill)]
+        rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
+        passes = [plain_pass(self.target, rows, prefill)]
         if prefill is not None and self.reads_prompt:
             passes.append(self._draft_pass("prefill", without_logits(prefill)))
         return passes
@@ -115,11 +114,12 @@ class StackDrafter:
             return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
         chain = expected_round(batch_size, context_len, statistics)
         gaps = expected_catch_up(batch_size, context_len, statistics)
-        return [WeightedPass(weight, work) for weight, work in self._passes(chain, gaps, None)]
+        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, gaps, None)]
 
-    def _passes(
+    def chain_passes(
         self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
     ) -> Iterator[tuple[Quantity, Pass]]:
+        """Yield the passes of a round that drafts."""
         first, *others = chain.draft_steps
         if self.catch_up == "first_step":
             first = merged(first, gaps)
@@ -133,6 +133,8 @@ class StackDrafter:
         if self.catch_up == "pass":
             for weight, rows in gaps:
                 yield weight, self._draft_pass("catch_up", without_logits(rows))
+        if prefill is not None and self.reads_prompt:
+            yield 1.0, self._draft_pass("prefill", without_logits(prefill))
 
     def _draft_pass(self, phase: Literal["draft", "catch_up", "prefill"], rows: Rows) -> Pass:
         return Pass(self.drafter.name, 0, len(self.drafter.blocks), phase, (rows,), True)

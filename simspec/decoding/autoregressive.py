@@ -6,7 +6,7 @@ The speedup of every other method is measured against this one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, WeightedPass
-from simspec.decoding._chain import plain_pass, plain_rows
+from simspec.decoding._chain import ChainRound, WeightedRows, plain_pass, plain_rows
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 
 
@@ -73,3 +73,10 @@ class Autoregressive:
         """Return one pass over every layer."""
         rows = plain_rows(batch_size, batch_size * context_len)
         return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
+
+    def chain_passes(
+        self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
+    ) -> Iterator[tuple[Quantity, Pass]]:
+        """Yield one pass over every layer: a chain without drafts."""
+        for weight, rows in chain.verification:
+            yield weight, plain_pass(self.target, rows, prefill)

@@ -39,6 +39,7 @@ from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, W
 from simspec.decoding._chain import (
     MAX_DRAFT,
     ChainRound,
+    WeightedRows,
     chain_outcomes,
     expected_round,
     observed_round,
@@ -147,12 +148,11 @@ class Kangaroo:
         """Return the passes of one lock-step round; plain decoding if nothing is drafted."""
         if any(drafted):
             chain = observed_round(context_lens, drafted)
-            passes = [work for _, work in self._passes(chain, prefill)]
-        else:
-            rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
-            passes = [plain_pass(self.target, rows, prefill)]
+            return [work for _, work in self.chain_passes(chain, [], prefill)]
+        rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
+        passes = [plain_pass(self.target, rows, prefill)]
         if prefill is not None:
-            passes.append(Pass("adapter", 0, 1, "prefill", (without_logits(prefill),)))
+            passes.append(self._prompt_pass(prefill))
         return passes
 
     def expected_passes(
@@ -163,9 +163,12 @@ class Kangaroo:
             rows = plain_rows(batch_size, batch_size * context_len)
             return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
         chain = expected_round(batch_size, context_len, statistics)
-        return [WeightedPass(weight, work) for weight, work in self._passes(chain, None)]
+        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, [], None)]
 
-    def _passes(self, chain: ChainRound, prefill: Rows | None) -> Iterator[tuple[Quantity, Pass]]:
+    def chain_passes(
+        self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
+    ) -> Iterator[tuple[Quantity, Pass]]:
+        """Yield the passes of a round that drafts; gaps in the adapter's KV cost nothing."""
         exit_layer, num_layers = self.exit_layer, len(self.target.blocks)
         for alternatives in chain.draft_steps:
             for weight, rows in alternatives:
@@ -176,3 +179,8 @@ class Kangaroo:
         yield 1.0, Pass("target", 0, exit_layer, "verify", closing, True)
         for weight, rows in chain.verification:
             yield weight, Pass("target", exit_layer, num_layers, "verify", (rows, *riding))
+        if prefill is not None:
+            yield 1.0, self._prompt_pass(prefill)
+
+    def _prompt_pass(self, prefill: Rows) -> Pass:
+        return Pass("adapter", 0, 1, "prefill", (without_logits(prefill),))

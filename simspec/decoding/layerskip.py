@@ -53,6 +53,7 @@ from simspec.decoding._base import (
 from simspec.decoding._chain import (
     MAX_DRAFT,
     ChainRound,
+    WeightedRows,
     chain_outcomes,
     expected_round,
     observed_round,
@@ -165,7 +166,7 @@ class LayerSkip:
         """Return the passes of one lock-step round; plain decoding if nothing is drafted."""
         if any(drafted):
             chain = observed_round(context_lens, drafted)
-            return [work for _, work in self._passes(chain, prefill)]
+            return [work for _, work in self.chain_passes(chain, [], prefill)]
         rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
         return [plain_pass(self.target, rows, prefill)]
 
@@ -177,9 +178,12 @@ class LayerSkip:
             rows = plain_rows(batch_size, batch_size * context_len)
             return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
         chain = expected_round(batch_size, context_len, statistics)
-        return [WeightedPass(weight, work) for weight, work in self._passes(chain, None)]
+        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, [], None)]
 
-    def _passes(self, chain: ChainRound, prefill: Rows | None) -> Iterator[tuple[Quantity, Pass]]:
+    def chain_passes(
+        self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
+    ) -> Iterator[tuple[Quantity, Pass]]:
+        """Yield the passes of a round that drafts; its KV has no gaps."""
         exit_layer, num_layers = self.exit_layer, len(self.target.blocks)
         for alternatives in chain.draft_steps:
             for weight, rows in alternatives:

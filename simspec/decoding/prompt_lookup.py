@@ -21,7 +21,7 @@ Left out: matches near the end of the text, which offer fewer than K tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,6 +31,8 @@ from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, WeightedPass
 from simspec.decoding._chain import (
     MAX_DRAFT,
+    ChainRound,
+    WeightedRows,
     chain_outcomes,
     expected_round,
     observed_round,
@@ -56,6 +58,13 @@ class Config(MethodConfig):
     name: Literal["prompt_lookup"] = "prompt_lookup"
     num_speculative_tokens: int = Field(default=10, ge=1, le=MAX_DRAFT)
     """K: tokens copied after a match; 10 in the published code."""
+
+    def acceptance_sentence(self, acceptance: AcceptanceProcess) -> str:
+        """Return the acceptance's sentence, and what it means without matches."""
+        said = acceptance.describe()
+        if acceptance.tape(0, 0, 1).matched is None:
+            said += "; every search is taken to find something to copy"
+        return said
 
     def build(self, target: Stack) -> PromptLookup:
         """Bind to ``target``."""
@@ -100,8 +109,8 @@ class PromptLookup:
         if not any(drafted):
             rows = plain_rows(searches, sum(context_lens))
             return [replace(plain_pass(self.target, rows, prefill), host_lookups=searches)]
-        ((_, rows),) = observed_round(context_lens, drafted).verification
-        return [self._verification(rows, searches, prefill)]
+        chain = observed_round(context_lens, drafted)
+        return [work for _, work in self.chain_passes(chain, [], prefill)]
 
     def expected_passes(
         self, batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
@@ -111,11 +120,15 @@ class PromptLookup:
             rows = plain_rows(batch_size, batch_size * context_len)
             plain = plain_pass(self.target, rows, None)
             return [WeightedPass(1.0, replace(plain, host_lookups=batch_size))]
-        return [
-            WeightedPass(weight, self._verification(rows, batch_size, None))
-            for weight, rows in expected_round(batch_size, context_len, statistics).verification
-        ]
+        chain = expected_round(batch_size, context_len, statistics)
+        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, [], None)]
 
-    def _verification(self, rows: Rows, searches: Quantity, prefill: Rows | None) -> Pass:
-        riding = (rows,) if prefill is None else (rows, prefill)
-        return Pass("target", 0, len(self.target.blocks), "verify", riding, True, searches)
+    def chain_passes(
+        self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
+    ) -> Iterator[tuple[Quantity, Pass]]:
+        """Yield one pass over every layer: copying needs no draft step, searching does."""
+        riding = () if prefill is None else (prefill,)
+        for weight, rows in chain.verification:
+            seen = (rows, *riding)
+            num_layers, searches = len(self.target.blocks), rows.num_sequences
+            yield weight, Pass("target", 0, num_layers, "verify", seen, True, searches)

@@ -23,7 +23,7 @@ Left out: decoding that attends deep layers to the owed tokens' shallow states i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -33,7 +33,13 @@ from pydantic import ConfigDict, Field
 from simspec.core.errors import ConfigError
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, WeightedPass
-from simspec.decoding._chain import plain_pass, plain_rows, without_logits
+from simspec.decoding._chain import (
+    ChainRound,
+    WeightedRows,
+    plain_pass,
+    plain_rows,
+    without_logits,
+)
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 from simspec.models.dtypes import bytes_per_value
 
@@ -123,13 +129,7 @@ class UnverifiedExit:
         """Return the shallow pass with its logits, and the deep layers for prompts alone."""
         if not context_lens:
             return [plain_pass(self.target, None, prefill)]
-        decode = plain_rows(len(context_lens), sum(context_lens))
-        riding = () if prefill is None else (without_logits(prefill),)
-        passes = [self._shallow(decode, *riding)]
-        if prefill is not None:
-            deep = (self.exit_layer, len(self.target.blocks))
-            passes.append(Pass("target", *deep, "prefill", (prefill,)))
-        return passes
+        return list(self._passes(plain_rows(len(context_lens), sum(context_lens)), prefill))
 
     def expected_passes(
         self, batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
@@ -137,6 +137,14 @@ class UnverifiedExit:
         """Return the shallow pass: nothing is random."""
         rows = plain_rows(batch_size, batch_size * context_len)
         return [WeightedPass(1.0, self._shallow(rows))]
+
+    def chain_passes(
+        self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
+    ) -> Iterator[tuple[Quantity, Pass]]:
+        """Yield the passes of a step: a chain without drafts, and nothing verifies it."""
+        for weight, rows in chain.verification:
+            for work in self._passes(rows, prefill):
+                yield weight, work
 
     def repayment(self, context_lens: Sequence[int], owed: Sequence[int]) -> Pass:
         """Return the pass that gives the deep layers the tokens they have not seen.
@@ -153,6 +161,13 @@ class UnverifiedExit:
         num_sequences = sum(1 for n in owed if n)
         rows = Rows("prefill", num_sequences, sum(owed), visible, pairs, 0)
         return Pass("target", self.exit_layer, len(self.target.blocks), "catch_up", (rows,))
+
+    def _passes(self, decode: Rows, prefill: Rows | None) -> Iterator[Pass]:
+        riding = () if prefill is None else (without_logits(prefill),)
+        yield self._shallow(decode, *riding)
+        if prefill is not None:
+            deep = (self.exit_layer, len(self.target.blocks))
+            yield Pass("target", *deep, "prefill", (prefill,))
 
     def _shallow(self, *rows: Rows) -> Pass:
         return Pass("target", 0, self.exit_layer, "decode", rows, True)
