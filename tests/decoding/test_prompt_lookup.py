@@ -7,7 +7,7 @@ import pytest
 
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Rows
-from simspec.decoding._base import METHODS
+from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS
 from simspec.decoding.prompt_lookup import Config, PromptLookup
 from simspec.decoding.tape import Tape
 from tests.cost.factory import engine, hardware
@@ -54,6 +54,16 @@ def test_a_prompt_is_not_searched() -> None:
     (both,) = lookup().round_passes([100], [4], [4], chunk)
     assert both.rows[1] == chunk
     assert both.host_lookups == 1
+
+
+def test_an_acceptance_without_matches_says_what_that_means() -> None:
+    """A bare number drafts in every round; reports say so, and do not where there are matches."""
+    number = ACCEPTANCE_MODELS.parse({"name": "constant", "alpha": 0.5}).at(None)
+    copies = {"name": "lookup", "hit_probability": 0.3, "rates": [0.5]}
+    said = Config().acceptance_sentence(number)
+    assert said.endswith("; every search is taken to find something to copy")
+    process = ACCEPTANCE_MODELS.parse(copies).at(None)
+    assert Config().acceptance_sentence(process) == process.describe()
 
 
 def test_it_needs_no_memory() -> None:

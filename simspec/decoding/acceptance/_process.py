@@ -81,8 +81,8 @@ class LatentProcess:
         latent = autoregressive_path(ndtri(uniform[:, :2]), self.autocorrelation)
         confidence_logit = self.confidence.logit(latent[:, 0])
         return Tape(
-            confidence=_below_one(expit_array(confidence_logit)),
-            off_track_confidence=_below_one(expit_array(self.off_track.logit(latent[:, 1]))),
+            confidence=below_one(expit_array(confidence_logit)),
+            off_track_confidence=below_one(expit_array(self.off_track.logit(latent[:, 1]))),
             accept=coin - self.slope * confidence_logit < offsets,
         )
 
@@ -164,7 +164,7 @@ class LatentProcess:
         return survival
 
 
-def _below_one(confidence: Array) -> Array:
+def below_one(confidence: Array) -> Array:
     """Round a confidence of 1 down, so that a threshold of 1 stops every draft."""
     return np.minimum(confidence, 1.0 - 2.0**-53)
 

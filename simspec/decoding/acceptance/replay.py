@@ -27,6 +27,7 @@ from simspec.core.errors import ConfigError
 from simspec.core.rng import stream
 from simspec.decoding._base import AcceptanceConfig
 from simspec.decoding._chain import MAX_DRAFT, chain_outcomes
+from simspec.decoding.acceptance._process import below_one
 from simspec.decoding.tape import RoundStatistics, Tape
 from simspec.traces.accepted import AcceptedText, read_accepted
 
@@ -202,8 +203,10 @@ class ReplayProcess:
             accept[i, i:] = accepted[: num_positions - i] > i
         unknown = np.full(num_positions, np.nan)
         return Tape(
-            confidence=unknown if self.confidence is None else self.confidence[places],
-            off_track_confidence=unknown if self.off_track is None else self.off_track[places],
+            confidence=unknown if self.confidence is None else below_one(self.confidence[places]),
+            off_track_confidence=(
+                unknown if self.off_track is None else below_one(self.off_track[places])
+            ),
             accept=accept,
             matched=None if self.matched is None else self.matched[places],
         )

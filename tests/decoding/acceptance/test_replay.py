@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from simspec.core.errors import ConfigError, TraceError
 from simspec.decoding._chain import chain_outcomes
-from simspec.decoding.acceptance.replay import Config
+from simspec.decoding.acceptance.replay import Config, process_of
+from simspec.traces.accepted import AcceptedText
 from simspec.traces.io import write_trace
 from simspec.traces.schema import Round, TraceHeader
 
@@ -88,6 +89,13 @@ def test_a_round_trace_answers_thresholds(tmp_path: Path) -> None:
     # The round at 0 stops after its second token and still accepts both; then 0.2 stops at one.
     assert early.drafted_per_round == pytest.approx(1.5)
     assert early.tokens_per_round == pytest.approx(2.0)
+
+
+def test_a_threshold_of_one_stops_even_the_surest_draft() -> None:
+    """A captured confidence of exactly 1 counts as below a threshold of 1, like everywhere."""
+    text = AcceptedText(np.array([1, 0]), confidence=np.ones(2), off_track=np.ones(2))
+    assert process_of([text]).statistics(2, 1.0).drafted_per_round == pytest.approx(1.0)
+    assert process_of([text]).statistics(2, 0.99).drafted_per_round == pytest.approx(2.0)
 
 
 def test_thresholds_need_confidences() -> None:
