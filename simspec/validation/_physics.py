@@ -128,7 +128,7 @@ def users_times_speed(
     """Refute a total that is more than all users together receive.
 
     ``tokens_per_s <= users tokens_per_s_per_user``. It may be less, and is when users wait for
-    their prompts or in a queue; the share they wait is ``1 - total / (users speed)``.
+    their prompts or in a queue.
     """
     together = users * tokens_per_s_per_user
     if tokens_per_s <= together * (1.0 + _ROUNDING):
@@ -137,15 +137,6 @@ def users_times_speed(
         f"{users:g} users at {tokens_per_s_per_user:.4g} tokens/s receive {together:,.0f} "
         f"tokens/s together, and the total is given as {tokens_per_s:,.0f}"
     )
-
-
-def waiting_share(*, users: float, tokens_per_s_per_user: float, tokens_per_s: float) -> float:
-    """Return the share of the time that users wait: ``1 - total / (users speed)``, at least 0.
-
-    Near 1, most of the users counted are not being served, and the speed per user says nothing
-    about a batch of that many.
-    """
-    return max(0.0, 1.0 - tokens_per_s / (users * tokens_per_s_per_user))
 
 
 def beyond_draft(speedup: float, *, max_draft: float) -> str | None:
@@ -166,19 +157,6 @@ def beyond_draft(speedup: float, *, max_draft: float) -> str | None:
     return (
         f"a round of at most {max_draft:g} draft tokens yields at most {max_draft + 1:g}, and the "
         f"speedup is given as {speedup:.3g}"
-    )
-
-
-def beyond_tokens_per_pass(speedup: float, *, tokens_per_pass: float) -> str | None:
-    """Refute a speedup above the mean tokens of a round that its publisher states.
-
-    With the verified pass no cheaper than a plain one, ``speedup <= tokens_per_pass``.
-    """
-    if speedup <= tokens_per_pass * (1.0 + _ROUNDING):
-        return None
-    return (
-        f"{tokens_per_pass:.3g} tokens per pass cannot make decoding {speedup:.3g} times faster: "
-        "a verify pass is no cheaper than a plain one"
     )
 
 

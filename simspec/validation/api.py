@@ -22,6 +22,7 @@ from typing import Any
 from simspec.core.errors import ConfigError, TraceError, nearest
 from simspec.core.provenance import manifest, sha256_of
 from simspec.core.resources import shown_name
+from simspec.validation._audit import refuted
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, TableReader
 from simspec.validation._physics import not_positive
 from simspec.validation._read import read_rows, recognise, table_files
@@ -182,11 +183,15 @@ def _judged(
     total = len(table.frame)
     first = table.line(0)
     name = shown_name(path)
+    contradicted = refuted(table)
     for count, row in enumerate(reader.compare(table)):
         if isinstance(row, LeftOut):
             left_out.append(row)
         elif (found := _no_comparison(row)) is not None:
             left_out.append(found)
+        elif row.line in contradicted:
+            reason = contradicted[row.line]
+            left_out.append(LeftOut(row.line, "refuted", reason, row.subject, row.group))
         else:
             comparisons.append(row)
         if progress is not None and count % _REPORT_EVERY == 0:
