@@ -309,6 +309,14 @@ def _what_fits(budget: MemoryBudget, min_tokens: int) -> Iterator[str]:
         yield "kv_dtype fp8"
     if 0 < budget.kv_capacity_tokens < min_tokens:
         yield f"at most {budget.kv_capacity_tokens:,} tokens per request"
+    alone = replace(
+        asked,
+        extra_weights_bytes=0.0,
+        extra_kv_bytes_per_token=0.0,
+        extra_kv_bytes_per_sequence=0.0,
+    )
+    if alone != asked and _holds(alone, asked.target, min_tokens):
+        yield "a decoding method without memory of its own"
 
 
 def _both(asked: BudgetInputs, min_tokens: int) -> Iterator[str]:

@@ -208,8 +208,9 @@ def test_a_70b_on_a_64_gb_mac_has_no_room_for_a_draft_model(tmp_path: Path, prof
         assert fits.budget.weights_bytes == pytest.approx(39.7e9, rel=0.002)
         assert fits.budget.kv_bytes_per_token * 32768 == pytest.approx(10.74e9, rel=0.001)
     draft = {"name": "dual_model", "draft_model": "llama-3.1-8b"}
-    with pytest.raises(DoesNotFit, match=r"4\.52 GB weights of the decoding method"):
+    with pytest.raises(DoesNotFit, match=r"4\.52 GB weights of the decoding method") as refused:
         estimate(deployed(draft, **where), 1, 32768)
+    assert str(refused.value).endswith("or a decoding method without memory of its own")
     # In 16 bit the draft would not fit even if the GPU could have all of the memory.
     half = {**draft, "draft_dtype": "fp16"}
     with pytest.raises(DoesNotFit):
