@@ -138,7 +138,7 @@ def _read(cells: Mapping[str, Any]) -> _Run:
         tp=int(tp),
     )
     notes = str(cells.get("notes") or "")
-    visible_gib = _visible_gib(notes)
+    visible_gib = _size_gib(notes, "visible|total")
     profile = hardware_of(str(cells["gpu"] or ""))
     if profile is None and visible_gib is None:
         raise _Unknown(unknown("hardware profile", str(cells["gpu"]), hardware_names()))
@@ -160,10 +160,11 @@ def _read(cells: Mapping[str, Any]) -> _Run:
     )
 
 
-def _visible_gib(notes: str) -> float | None:
-    scales = {"GiB": 1.0, "MiB": 2.0**-10, "bytes": 2.0**-30}
-    found = re.search(rf"(?:visible|total) {_NUMBER} (GiB|MiB|bytes)", notes)
-    return None if found is None else float(found[1]) * scales[found[2]]
+def _size_gib(notes: str, name: str) -> float | None:
+    """Return a size that the notes state after ``name``; GiB where they give no unit."""
+    scales = {"GiB": 1.0, "MiB": 2.0**-10, "GB": 1e9 / 2.0**30, "bytes": 2.0**-30}
+    found = re.search(rf"\b(?:{name}) {_NUMBER}(?: (GiB|MiB|GB|bytes))?", notes)
+    return None if found is None else float(found[1].rstrip(".")) * scales[found[2] or "GiB"]
 
 
 def _bytes_per_token(run: _Run, cells: Mapping[str, Any], line: int) -> Iterator[Comparison]:
@@ -246,16 +247,18 @@ def _from_reserves(run: _Run, tokens: float, line: int) -> Iterator[Comparison]:
 
 def _reserves_gib(run: _Run) -> dict[str, float] | None:
     """Return what the log says is taken, by part; None where it does not say all of it."""
-    activation, other = run.noted(rf"activation {_NUMBER}"), run.noted(rf"non-torch {_NUMBER}")
+    activation = _size_gib(run.notes, "activation")
+    other = _size_gib(run.notes, "non-torch")
     if activation is not None and other is not None:
         known = {"activation_bytes": activation, "other_bytes": other}
         return known if math.isnan(run.weights_gib) else {**known, "weights_bytes": run.weights_gib}
-    peak, margin = run.noted(rf"peak non-KV {_NUMBER} MiB"), run.noted(rf"\+ {_NUMBER} MiB margin")
+    peak = _size_gib(run.notes, "peak non-KV")
+    margin = re.search(rf"\+ {_NUMBER} MiB margin", run.notes)
     if peak is not None and margin is not None and not math.isnan(run.weights_gib):
         return {
             "weights_bytes": run.weights_gib,
-            "activation_bytes": peak / 2.0**10,
-            "other_bytes": margin / 2.0**10,
+            "activation_bytes": peak,
+            "other_bytes": float(margin[1]) / 2.0**10,
         }
     return None
 
