@@ -116,6 +116,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "per_position": changed(
         acceptance={"name": "per_position", "rates": [0.6, 0.3], **PARTS}
     ),
+    "published_mean": changed(
+        acceptance={
+            "name": "tokens_per_round", "tokens_per_round": 2.0, "num_speculative_tokens": 3,
+            **PARTS,
+        }
+    ),
+    "published_rate": changed(
+        acceptance={
+            "name": "tokens_per_round", "acceptance_rate": 0.4, "num_speculative_tokens": 3,
+            **PARTS,
+        }
+    ),
+    "by_exit_layer": changed(
+        method={"name": "layerskip", "exit_layer": 3, "num_speculative_tokens": 3},
+        acceptance={
+            "name": "by_exit_layer",
+            "layers": [
+                {"exit_layer": 2, "acceptance": 0.5}, {"exit_layer": 5, "acceptance": 0.8}
+            ],
+            "source": "made up",
+        },
+    ),
+    "catalog": changed(
+        method={"name": "layerskip", "exit_layer": 3, "num_speculative_tokens": 3},
+        acceptance={"name": "catalog", "profile": "layerskip-llama-2-7b-cnn-text"},
+    ),
     "blocks": changed(memory={"num_kv_blocks": 400, "block_size_tokens": 16}),
     "closed_loop": with_load({"name": "closed_loop", "concurrency": 3}, FIXED),
     "constant_rate": with_load({"name": "constant", "rate_per_s": 100.0}, FIXED),
@@ -200,6 +226,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "unverified_exit": changed(method={"name": "unverified_exit", "exit_layer": 2}),
 }  # fmt: skip
 OTHER: dict[str, Any] = {
+    "acceptance.tokens_per_round": 2.5,
+    "acceptance.acceptance_rate": 0.7,
+    "acceptance.num_speculative_tokens": 6,
+    "acceptance.layers": [
+        {"exit_layer": 2, "acceptance": 0.2}, {"exit_layer": 5, "acceptance": 0.4}
+    ],
+    "acceptance.profile": "layerskip-llama-2-7b-cnn-summaries",
     "model": "llama-3.1-8b",
     "hardware": "l40s",
     "engine": "pytorch",
