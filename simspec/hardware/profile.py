@@ -90,8 +90,8 @@ class AllReduceFit:
     latency_s: float
     latency_per_peer_s: float
     bandwidth_bytes_per_s: float
-    sharing_per_rank: float = 0.0
     error: FitError = NO_ERROR
+    sharing_per_rank: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
