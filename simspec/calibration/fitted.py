@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from simspec.calibration.robust import Array, HeldOut
+from simspec.calibration.robust import Array, Coefficient, HeldOut, Mask, fit_and_judge
 from simspec.core.units import from_gb_s, from_ns, from_us
 from simspec.hardware.profile import AllReduceFit, KernelFit
 
@@ -65,6 +65,47 @@ class Fitted:
             bandwidth_bytes_per_s=from_gb_s(self.values["bandwidth_gb_s"]),
             sharing_per_rank=self.values.get("sharing_per_rank", 0.0),
         )
+
+
+def fit_named(
+    price: Callable[[Mapping[str, float], Mask], Array],
+    coefficients: Sequence[Coefficient],
+    measured_s: Array,
+    *,
+    groups: Sequence[str],
+    what: str,
+    held: Mapping[str, float] | None = None,
+) -> Fitted:
+    """Fit coefficients by name to one half of the groups and judge them on the other.
+
+    Parameters
+    ----------
+    price : callable
+        Coefficients by name, the held ones among them, and a mask to seconds of those rows.
+    coefficients, measured_s, groups, what
+        As of :func:`simspec.calibration.robust.fit_and_judge`.
+    held : mapping, optional
+        Coefficients that stay as they are.
+
+    Raises
+    ------
+    CalibrationError
+        Too few rows, or no convergence.
+    """
+    names, fixed = [coefficient.name for coefficient in coefficients], dict(held or {})
+
+    def predict(values: Array, chosen: Mask) -> Array:
+        return price(fixed | dict(zip(names, map(float, values), strict=True)), chosen)
+
+    estimate, judged, num_fitted = fit_and_judge(
+        predict, coefficients, measured_s, groups=groups, loss_scale=LOSS_SCALE, what=what
+    )
+    return Fitted(
+        values=fixed | dict(zip(names, map(float, estimate.values), strict=True)),
+        standard_error=finite_errors(names, estimate.standard_error),
+        rows=num_fitted,
+        judged=judged,
+    )
 
 
 def finite_errors(names: Sequence[str], errors: Array) -> dict[str, float]:

@@ -20,16 +20,16 @@ one's); of a prefill, per token, whose keys and values are new and go into the c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from simspec.calibration import kernel_tables as tables
 from simspec.calibration.collectives import fit_all_reduce
-from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors, yaml_table
+from simspec.calibration.fitted import Fitted, fit_named, yaml_table
 from simspec.calibration.products import fit_product
-from simspec.calibration.robust import Array, Coefficient, Mask, fit_and_judge
+from simspec.calibration.robust import Array, Coefficient, Mask
 from simspec.core.errors import CalibrationError
 from simspec.core.units import from_ns, from_us
 from simspec.cost.roofline import smooth_max
@@ -200,41 +200,31 @@ def fit_kernel(
     keep = ~rows.is_resident
     compute_s = rows.flop[keep] / peak_flop_per_s
     memory_s = rows.num_bytes[keep] / bandwidth_bytes_per_s
-    groups = [group for group, kept in zip(rows.groups, keep, strict=True) if kept]
+    coefficients = [_BANDWIDTH_EFFICIENCY, _OVERHEAD]
     if flop_efficiency is None:
-        coefficients = [_FLOP_EFFICIENCY, _BANDWIDTH_EFFICIENCY, _OVERHEAD, _SHARPNESS]
-    else:
-        coefficients = [_BANDWIDTH_EFFICIENCY, _OVERHEAD]
+        coefficients = [_FLOP_EFFICIENCY, *coefficients, _SHARPNESS]
+    coefficients += [] if per_head is None else [per_head]
     heads = np.zeros_like(compute_s) if rows.heads is None else rows.heads[keep]
-    if per_head is not None:
-        coefficients.append(per_head)
 
-    def predict(values: Array, chosen: Mask) -> Array:
-        head_s = 0.0 if per_head is None else from_ns(float(values[-1])) * heads[chosen]
-        if flop_efficiency is None:
-            e_f, e_b, overhead_us, sharpness = values[:4]
-        else:
-            (e_b, overhead_us), e_f, sharpness = values[:2], flop_efficiency, np.inf
-        roof = smooth_max(compute_s[chosen] / e_f, memory_s[chosen] / e_b, float(sharpness))
-        return np.asarray(roof + from_us(float(overhead_us)) + head_s, dtype=np.float64)
+    def price(named: Mapping[str, float], chosen: Mask) -> Array:
+        head_ns = 0.0 if per_head is None else named[per_head.name]
+        roof = smooth_max(
+            compute_s[chosen] / named["flop_efficiency"],
+            memory_s[chosen] / named["bandwidth_efficiency"],
+            named.get("sharpness", np.inf),
+        )
+        beside_s = from_us(named["overhead_us"]) + from_ns(head_ns) * heads[chosen]
+        return np.asarray(roof + beside_s, dtype=np.float64)
 
-    estimate, judged, num_rows = fit_and_judge(
-        predict,
+    fitted = fit_named(
+        price,
         coefficients,
         rows.measured_s[keep],
-        groups=groups,
-        loss_scale=LOSS_SCALE,
+        groups=[group for group, kept in zip(rows.groups, keep, strict=True) if kept],
         what=what,
+        held=None if flop_efficiency is None else {"flop_efficiency": flop_efficiency},
     )
-    names = [coefficient.name for coefficient in coefficients]
-    held = {} if flop_efficiency is None else {"flop_efficiency": flop_efficiency}
-    return Fitted(
-        values=held | dict(zip(names, map(float, estimate.values), strict=True)),
-        standard_error=finite_errors(names, estimate.standard_error),
-        rows=num_rows,
-        judged=judged,
-        num_resident=int(rows.is_resident.sum()),
-    )
+    return replace(fitted, num_resident=int(rows.is_resident.sum()))
 
 
 def tables_of(folder: Path, profile: str) -> Path:

@@ -21,11 +21,14 @@ and a padding cost fitted to them changes no median error by more than 0.1 %.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
-from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors
+from simspec.calibration.fitted import Fitted, fit_named
 from simspec.calibration.kernel_tables import ProductRows
-from simspec.calibration.robust import Array, Coefficient, Mask, fit_and_judge
+from simspec.calibration.robust import Array, Coefficient, Mask
 from simspec.core.units import from_ns, from_us
 from simspec.cost.roofline import KernelRate, product_seconds
 
@@ -73,38 +76,39 @@ def fit_product(
         Too few rows, or no convergence.
     """
     kept = rows.kept()
-    coefficients = [*_ALWAYS, *(_QUANTISED if is_quantised else ())]
-    names = [coefficient.name for coefficient in coefficients]
-
-    def predict(values: Array, chosen: Mask) -> Array:
-        named = dict(zip(names, map(float, values), strict=True))
-        depth_s = from_ns(named["depth_ns"]) * kept.in_features[chosen]
-        rate = KernelRate(
-            flop_per_s=peak_flop_per_s * named["flop_efficiency"],
-            bytes_per_s=bandwidth_bytes_per_s * named["bandwidth_efficiency"],
-            overhead_s=from_us(named["overhead_us"]),
-            sharpness=named["sharpness"],
-            tile_rows=TILE_ROWS if is_quantised else 1,
-            padding_cost=named.get("padding_cost", 1.0),
-        )
-        num_rows = kept.num_rows[chosen]
-        seconds = product_seconds(num_rows, kept.flop[chosen], kept.num_bytes[chosen], rate)
-        quantise_s = from_ns(named.get("quantise_ns", 0.0)) * num_rows * kept.in_features[chosen]
-        return np.asarray(seconds + depth_s + quantise_s, dtype=np.float64)
-
-    estimate, judged, num_fitted = fit_and_judge(
-        predict,
-        coefficients,
+    peaks = peak_flop_per_s, bandwidth_bytes_per_s
+    fitted = fit_named(
+        lambda named, chosen: _seconds(named, kept, chosen, *peaks),
+        [*_ALWAYS, *(_QUANTISED if is_quantised else ())],
         kept.measured_s,
         groups=kept.groups,
-        loss_scale=LOSS_SCALE,
         what=what,
     )
-    return Fitted(
-        values=dict(zip(names, map(float, estimate.values), strict=True)),
-        standard_error=finite_errors(names, estimate.standard_error),
-        rows=num_fitted,
-        judged=judged,
+    return replace(
+        fitted,
         num_resident=int(rows.is_resident.sum()),
         tile_rows=TILE_ROWS if is_quantised else (),
     )
+
+
+def _seconds(
+    named: Mapping[str, float],
+    rows: ProductRows,
+    chosen: Mask,
+    peak_flop_per_s: float,
+    bandwidth_bytes_per_s: float,
+) -> Array:
+    """Return the seconds of the chosen rows, priced as the cost model prices a product."""
+    num_rows, in_features = rows.num_rows[chosen], rows.in_features[chosen]
+    rate = KernelRate(
+        flop_per_s=peak_flop_per_s * named["flop_efficiency"],
+        bytes_per_s=bandwidth_bytes_per_s * named["bandwidth_efficiency"],
+        overhead_s=from_us(named["overhead_us"]),
+        sharpness=named["sharpness"],
+        tile_rows=TILE_ROWS if "padding_cost" in named else 1,
+        padding_cost=named.get("padding_cost", 1.0),
+    )
+    seconds = product_seconds(num_rows, rows.flop[chosen], rows.num_bytes[chosen], rate)
+    quantise_s = from_ns(named.get("quantise_ns", 0.0)) * num_rows
+    beside_s = (from_ns(named["depth_ns"]) + quantise_s) * in_features
+    return np.asarray(seconds + beside_s, dtype=np.float64)

@@ -15,7 +15,6 @@ shape.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ import numpy as np
 
 from simspec.core.errors import ConfigError, nearest
 from simspec.cost.collectives._base import device_link
+from simspec.cost.groups import of_busiest, on_busiest
 from simspec.cost.operators._base import RowKernel, gemm_compute_dtype
 from simspec.cost.operators._pairs import PairKernel
 from simspec.cost.roofline import Bound, attention_seconds, larger
@@ -254,7 +254,7 @@ class CostModel:
         engine = self.engine
         return (
             engine.host_time_per_step_s
-            + engine.host_time_per_sequence_s * _of_busiest(num_sequences, self._attention_dp)
+            + engine.host_time_per_sequence_s * of_busiest(num_sequences, self._attention_dp)
             + engine.host_time_per_draft_step_s * draft_steps
             + engine.host_time_per_round_s * verifications
             + engine.host_time_per_lookup_s * lookups
@@ -297,7 +297,7 @@ class CostModel:
         gathered: Any = 0
         if self._attention_dp > 1:
             gathered = sum(group.num_tokens for group in rows)
-            rows = [_on_busiest(group, self._attention_dp) for group in rows]
+            rows = [on_busiest(group, self._attention_dp) for group in rows]
         tokens: Any = 0
         logit_rows: Any = 0
         for group in rows:
@@ -338,7 +338,7 @@ class CostModel:
     def _array_totals(self, work: Pass, segment: Segment, rows: Sequence[Rows]) -> Totals:
         gathered = sum((group.num_tokens for group in rows), start=np.zeros(()))
         if self._attention_dp > 1:
-            rows = [_on_busiest(group, self._attention_dp) for group in rows]
+            rows = [on_busiest(group, self._attention_dp) for group in rows]
         tokens = sum((group.num_tokens for group in rows), start=np.zeros(()))
         logit_rows = sum((group.logit_rows for group in rows), start=np.zeros(()))
         parts = [(segment.tokens.totals(tokens), segment.tokens.launches, tokens > 0)]
@@ -366,7 +366,7 @@ class CostModel:
         gathered = float(sum(group.num_tokens for group in work.rows))
         rows: Sequence[Rows] = work.rows
         if self._attention_dp > 1:
-            rows = [_on_busiest(group, self._attention_dp) for group in rows]
+            rows = [on_busiest(group, self._attention_dp) for group in rows]
         tokens = float(sum(group.num_tokens for group in rows))
         logit_rows = float(sum(group.logit_rows for group in rows))
         if tokens == 0:
@@ -454,38 +454,6 @@ def _verifies(work: Pass) -> Quantity:
 def _prompts(work: Pass) -> Quantity:
     """Return the sequences of a pass that compute a prompt chunk."""
     return sum((group.num_sequences for group in work.rows if group.kind == "prefill"), start=0.0)
-
-
-def _of_busiest(num_sequences: Quantity, groups: int) -> Quantity:
-    """Return the sequences of the group that has most of them: ``ceil(B / groups)``."""
-    if groups == 1:
-        return num_sequences
-    if isinstance(num_sequences, np.ndarray):
-        return np.ceil(num_sequences / groups)
-    return math.ceil(num_sequences / groups)
-
-
-def _on_busiest(group: Rows, groups: int) -> Rows:
-    """Return the share of a row group that falls to the group of ranks with most sequences."""
-    num_sequences = group.num_sequences
-    most = _of_busiest(num_sequences, groups)
-    if not isinstance(num_sequences, np.ndarray) and num_sequences == 0:
-        return group
-
-    def share(quantity: Quantity) -> Quantity:
-        if isinstance(num_sequences, np.ndarray):
-            whole = np.where(num_sequences > 0, num_sequences, 1.0)
-            return np.asarray(quantity * most / whole)
-        return quantity * most / num_sequences
-
-    return Rows(
-        kind=group.kind,
-        num_sequences=most,
-        num_tokens=share(group.num_tokens),
-        kv_tokens=share(group.kv_tokens),
-        attended_tokens=share(group.attended_tokens),
-        logit_rows=share(group.logit_rows),
-    )
 
 
 def _as_arrays(group: Rows) -> Rows:

@@ -39,9 +39,8 @@ def estimate(
 
     Intervals hold 95 % of what the errors of the profiles allow; acceptance is taken as given.
 
-    Example: simspec estimate --hardware h100_sxm --model llama-3.1-8b --batch 8 --context 1024
-    --method kangaroo --exit-layer 2 --num-speculative-tokens 6 --confidence-threshold 0
-    --acceptance 0.505,0.225,0.10,0.045,0.02,0.007
+    Example: simspec estimate --batch 8 --method kangaroo --exit-layer 2 --num-speculative-tokens 6
+    --confidence-threshold 0 --acceptance 0.505,0.225,0.10,0.045,0.02,0.007
     """
     from simspec.core.errors import Infeasible
     from simspec.scenarios.build import build
