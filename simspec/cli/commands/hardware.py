@@ -114,6 +114,8 @@ def measure(
 
     Example: simspec hardware measure --quick --output my_machine.yaml
     """
+    from statistics import median
+
     from simspec.calibration.own_machine import fit_machine, judged_steps
     from simspec.hardware.load import load_hardware
 
@@ -140,6 +142,8 @@ def measure(
         "launch_us": 1e6 * fit.launch_s,
         "kv_reads": fit.kv_reads,
         "kv_reads_error": dict(fit.kv_reads_error),
+        "step_error_median": median(abs(step.error) for step in steps),
+        "step_error_largest": max(abs(step.error) for step in steps),
     }
     if as_json:
         print_json({**facts, "steps": rows})
