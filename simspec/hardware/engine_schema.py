@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field
@@ -23,6 +24,8 @@ class HostGroup(SourcedGroup):
     """For each sequence in the step."""
     per_prompt_us: HostMicroseconds = 0.0
     """For each prompt computed in the step."""
+    front_end_us: HostMicroseconds = 0.0
+    """Between a client and the scheduler, both ways; part of the TTFT that a client measures."""
     per_draft_step_us: HostMicroseconds
     """For each sequential draft pass of a round."""
     per_round_us: HostMicroseconds = 0.0
@@ -58,6 +61,10 @@ class KernelsInStepsGroup(SourcedGroup):
     """Memory rate of products over experts, relative to plain ones."""
     grouped_overhead_us: HostMicroseconds = 0.0
     """Once per product over experts: sorting and moving its rows."""
+    grouped_padding_rows: Annotated[float, Field(ge=0.0, le=1024.0)] = 0.0
+    """Rows that fill the last tile of each expert, on average."""
+    routing_shape: Annotated[float, Field(ge=0.05, le=1000.0)] | None = None
+    """Shape of the gamma law of the experts' popularity; absent: all are equally popular."""
     collective_overhead_us: HostMicroseconds = 0.0
     """Once per all-reduce: ranks wait for the slowest, which a collective timed alone does not."""
 
@@ -117,6 +124,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         host_time_per_round_s=from_us(host.per_round_us),
         host_time_per_lookup_s=from_us(host.per_lookup_us),
         host_time_per_prompt_s=from_us(host.per_prompt_us),
+        front_end_s=from_us(host.front_end_us),
         launch_time_s=from_us(host.per_launch_us),
         graph_capture=host.graph_capture,
         kernels_in_steps=_in_steps(config.kernels_in_steps),
@@ -156,6 +164,8 @@ def _in_steps(group: KernelsInStepsGroup | None) -> KernelsInSteps:
         grouped_flop_share=group.grouped_flop_share,
         grouped_bandwidth_share=group.grouped_bandwidth_share,
         grouped_overhead_s=from_us(group.grouped_overhead_us),
+        grouped_padding_rows=group.grouped_padding_rows,
+        routing_shape=math.inf if group.routing_shape is None else group.routing_shape,
         collective_overhead_s=from_us(group.collective_overhead_us),
     )
 
@@ -173,12 +183,19 @@ def describe_engine(
         "host.per_round_us": us(engine.host_time_per_round_s),
         "host.per_lookup_us": us(engine.host_time_per_lookup_s),
         "host.per_prompt_us": us(engine.host_time_per_prompt_s),
+        "host.front_end_us": us(engine.front_end_s),
         "host.per_launch_us": us(engine.launch_time_s),
         "host.graph_capture": engine.graph_capture,
         "kernels_in_steps.overhead_share": engine.kernels_in_steps.overhead_share,
         "kernels_in_steps.grouped_flop_share": engine.kernels_in_steps.grouped_flop_share,
         "kernels_in_steps.grouped_bandwidth_share": engine.kernels_in_steps.grouped_bandwidth_share,
         "kernels_in_steps.grouped_overhead_us": us(engine.kernels_in_steps.grouped_overhead_s),
+        "kernels_in_steps.grouped_padding_rows": engine.kernels_in_steps.grouped_padding_rows,
+        **(
+            {"kernels_in_steps.routing_shape": engine.kernels_in_steps.routing_shape}
+            if math.isfinite(engine.kernels_in_steps.routing_shape)
+            else {}
+        ),
         "kernels_in_steps.collective_overhead_us": us(
             engine.kernels_in_steps.collective_overhead_s
         ),

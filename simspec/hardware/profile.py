@@ -140,6 +140,11 @@ class KernelsInSteps:
     """Of the memory rate of a plain product, what a grouped one reaches."""
     grouped_overhead_s: float = 0.0
     """Once per grouped product, for sorting and moving its rows, beside the product's own."""
+    grouped_padding_rows: float = 0.0
+    """Rows that fill the last tile of each expert, on average: computed and thrown away."""
+    routing_shape: float = float("inf")
+    """Shape of the gamma law of how popular experts are with the texts served; infinite: all
+    alike."""
     collective_overhead_s: float = 0.0
     """Once per all-reduce inside a step: ranks that are not timed alone wait for the slowest."""
 
@@ -287,6 +292,9 @@ class EngineProfile:
     """Kernel set of the hardware profiles that this engine runs; empty: each device's own."""
     kernels_in_steps: KernelsInSteps = KernelsInSteps()
     """How its kernels fare inside a step."""
+    front_end_s: float = 0.0
+    """Between a client and the scheduler, both ways: HTTP, tokens to text and back. Steps do not
+    wait for it, and the simulation's clock begins at the scheduler."""
     host_time_per_prompt_s: float = 0.0
     """Once per prompt that is computed in a step: its inputs, its blocks, its first token."""
     policy: str = "continuous"

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -37,14 +38,31 @@ from simspec.cost.work import Quantity
 from simspec.models.arch import Block, MoE
 
 
-def distinct_experts(num_tokens: Quantity, num_experts: int, experts_per_token: int) -> Quantity:
+def distinct_experts(
+    num_tokens: Quantity,
+    num_experts: int,
+    experts_per_token: int,
+    routing_shape: float = math.inf,
+) -> Quantity:
     """Return the expected number of different experts that ``num_tokens`` tokens are sent to.
 
     ``E_r (1 - (1 - k/E_r)^T)``: an expert is missed by one token with probability
     ``1 - k/E_r``, and by all of them independently.
+
+    Where experts are not equally popular, let the rate ``-ln(1 - k/E_r)`` at which a further
+    token finds one vary between experts by a gamma law of shape ``a`` and that mean. Its Laplace
+    transform in place of the power leaves, of the experts the first token missed,
+    ``(E_r - k) (1 - (T - 1) ln(1 - k/E_r) / a)^-a`` unhit; ``a`` infinite is the formula above.
     """
     if experts_per_token >= num_experts:
         return float(num_experts)
+    if routing_shape != math.inf:
+        rate = -math.log1p(-experts_per_token / num_experts)
+        further = larger(num_tokens - 1.0, 0.0)
+        unhit = (num_experts - experts_per_token) * (
+            1.0 + further * rate / routing_shape
+        ) ** -routing_shape
+        return (num_experts - unhit) * smaller(num_tokens, 1.0)
     # expm1 keeps few tokens among many experts exact, where 1 - (1 - x)^T would cancel.
     missed = num_tokens * np.log1p(-experts_per_token / num_experts)
     hit: Quantity = -num_experts * np.expm1(missed)
@@ -82,6 +100,9 @@ class ExpertKernel:
     """Whether the experts of a token read the same input, which is then quantised once."""
     is_network: bool = False
     is_gathered: bool = True
+    padding_rows: float = 0.0
+    """Rows of each expert's last tile that hold no token."""
+    routing_shape: float = math.inf
 
     def work(self, rows: Quantity) -> Work:
         """Return FLOP and bytes of one launch over ``rows`` tokens."""
@@ -99,6 +120,7 @@ class ExpertKernel:
         flop, num_bytes = self.work(rows)
         # Each expert is a product of its own, with its share of the rows.
         routed, distinct = self._load(rows)
+        flop = flop + distinct * (self.padding_rows * 2.0 * self.in_features * self.out_features)
         per_expert = routed / larger(distinct, 1.0)
         form, k = self.form, self.in_features
         product_s = product_seconds(
@@ -129,7 +151,7 @@ class ExpertKernel:
         """Return the routes and the distinct experts of the busiest rank."""
         experts, per_token, ep = self.num_experts, self.experts_per_token, self.ep
         routed = rows * per_token
-        distinct = distinct_experts(rows, experts, per_token)
+        distinct = distinct_experts(rows, experts, per_token, self.routing_shape)
         if ep == 1:
             return routed, distinct
         excess, local = busiest_excess(ep), experts / ep
@@ -157,16 +179,22 @@ def _routed(place: Place, block: Block, moe: MoE) -> list[RowKernel]:
     width = moe.expert_intermediate_size / stack.moe_tp
     columns = 2 if block.gated_ffn else 1
     form = _grouped(place)
-    bias = block.mlp_bias
+    bias, grouped = block.mlp_bias, place.hardware.grouped
+    in_step: dict[str, Any] = {
+        "padding_rows": grouped.grouped_padding_rows,
+        "routing_shape": grouped.routing_shape,
+    }
     return [
         place.gemm("router").kernel("router", d, num_experts, has_bias=moe.router_bias),
         # Reads the router's scores, writes a weight and an index for each route.
         place.elementwise_kernel("top_k", num_experts + 2 * k),
-        ExpertKernel("experts_up", form, d, columns * width, num_experts, k, bias, ep, True),
+        ExpertKernel(
+            "experts_up", form, d, columns * width, num_experts, k, bias, ep, True, **in_step
+        ),
         place.elementwise_kernel(
             "experts_activation", (columns + 1) * k * width / ep, is_gathered=True
         ),
-        ExpertKernel("experts_down", form, width, d, num_experts, k, bias, ep),
+        ExpertKernel("experts_down", form, width, d, num_experts, k, bias, ep, **in_step),
         # Sums the expert outputs of a token that this rank made.
         place.elementwise_kernel("combine", (k / ep + 1) * d, is_gathered=True),
     ]
