@@ -5,14 +5,15 @@ with a function that prices them for a candidate engine; what turns a row into a
 ``simspec.validation.serving_rows``. :func:`is_fitted` deals the groups into two halves, one to fit
 and one to judge, so that no row of a judged deployment moves a coefficient.
 
-Two stages, each a bounded robust least squares (:mod:`simspec.calibration.robust`): dense models
-fix the host times and the share of kernel overheads, mixtures of experts then what grouped
-products reach. Both latencies are fitted together. TTFT also holds the benchmark's own habits
-(how many requests a run makes, when the next prompt is sent), so a relative error of it counts
-:data:`TTFT_WEIGHT` of one of TPOT.
+Three stages, each a bounded robust least squares (:mod:`simspec.calibration.robust`): dense
+models fix the host times and the share of kernel overheads, mixtures of experts then what grouped
+products reach, and TTFT alone what requests spend in front of the scheduler. In the first two
+both latencies are fitted together; TTFT also holds the benchmark's own habits (how many requests
+a run makes, when the next prompt is sent), so a relative error of it counts :data:`TTFT_WEIGHT`
+of one of TPOT.
 
-The ``model_error`` is what whole steps of unseen deployments miss: a fit of the same coefficients
-to one half of the fitted groups is judged on the other half, and the reverse. It is the least
+The ``model_error`` is what whole steps of unseen deployments miss: fits of the same coefficients
+to three quarters of the fitted groups are judged on the fourth. It is the least
 error that, with those of the kernels, puts 95 % of these rows inside their 95 % intervals.
 """
 
@@ -29,12 +30,13 @@ from simspec.calibration.fitted import finite_errors
 from simspec.calibration.robust import Array, Coefficient, HeldOut, fit, held_out
 from simspec.core.errors import CalibrationError
 from simspec.core.units import from_us
-from simspec.hardware.profile import EngineProfile
+from simspec.hardware.profile import EngineProfile, KernelsInSteps
 
-TTFT_WEIGHT = 0.1
+TTFT_WEIGHT = 0.05
 LOSS_SCALE = 0.1
 """Whole steps scatter more than kernels: versions, clocks and protocols differ."""
 _Z_95 = 1.96
+_FOLDS = 4
 
 HOST = (
     Coefficient("per_step_us", 0.0, 5_000.0, start=300.0),
@@ -46,7 +48,10 @@ GROUPED = (
     Coefficient("grouped_flop_share", 0.05, 1.5, start=0.5),
     Coefficient("grouped_bandwidth_share", 0.2, 1.1, start=0.9),
     Coefficient("grouped_overhead_us", 0.0, 100.0, start=5.0),
+    Coefficient("grouped_padding_rows", 0.0, 128.0, start=16.0),
+    Coefficient("routing_shape", 0.2, 100.0, start=2.0),
 )
+FRONT_END = Coefficient("front_end_us", 0.0, 300_000.0, start=20_000.0)
 
 _SAME_RUNS = {"deepseek-r1": "deepseek-v3"}
 """One architecture, and tables that list one run under both names."""
@@ -99,7 +104,8 @@ class EngineFit:
         """Return the groups of the engine profile that the fit fills."""
         v = {name: f"{float(f'{value:.3g}'):g}" for name, value in self.values.items()}
         lines = ["host:"]
-        lines += [f"  {c.name}: {v[c.name]}" for c in HOST if c.name != "overhead_share"]
+        names = [c.name for c in HOST if c.name != "overhead_share"]
+        lines += [f"  {name}: {v[name]}" for name in (*names, FRONT_END.name)]
         lines += ["kernels_in_steps:", f"  overhead_share: {v['overhead_share']}"]
         lines += [f"  {c.name}: {v[c.name]}" for c in GROUPED if c.name in v]
         lines += ["uncertainty:", f"  model_error: {self.model_error:.3f}", ""]
@@ -133,16 +139,14 @@ def with_coefficients(engine: EngineProfile, values: Mapping[str, float]) -> Eng
     """Return the engine with coefficients in edge units, by the names of the profile's YAML."""
     shares = engine.kernels_in_steps
     grouped_s = values.get("grouped_overhead_us")
-    kept = {
-        name: values[name]
-        for name in ("overhead_share", "grouped_flop_share", "grouped_bandwidth_share")
-        if name in values
-    }
+    named = {c.name for c in (*HOST, *GROUPED)} & set(KernelsInSteps.__dataclass_fields__)
+    kept = {name: values[name] for name in named if name in values}
     return replace(
         engine,
         host_time_per_step_s=from_us(values["per_step_us"]),
         host_time_per_sequence_s=from_us(values["per_sequence_us"]),
         host_time_per_prompt_s=from_us(values["per_prompt_us"]),
+        front_end_s=from_us(values.get("front_end_us", 0.0)),
         kernels_in_steps=replace(
             shares,
             **kept,
@@ -228,6 +232,10 @@ def _fit(
         found, error = _stage(engine, rows, values, free)
         values |= found
         errors |= error
+    if FRONT_END.name not in values:
+        found, error = _stage(engine, groups, values, [FRONT_END], tpot=False)
+        values |= found
+        errors |= error
     return values, errors
 
 
@@ -236,29 +244,30 @@ def _stage(
     groups: Sequence[ServingGroup],
     known: Mapping[str, float],
     coefficients: Sequence[Coefficient],
+    *,
+    tpot: bool = True,
 ) -> tuple[dict[str, float], dict[str, float]]:
     names = [c.name for c in coefficients]
+
+    def stacked(tpot_s: Array, ttft_s: Array) -> Array:
+        # A power below 1 scales the logarithm, hence the weight of the residual.
+        return np.concatenate([tpot_s, ttft_s**TTFT_WEIGHT]) if tpot else ttft_s
 
     def predict(candidate: Array) -> Array:
         values = {**known, **dict(zip(names, (float(v) for v in candidate), strict=True))}
         altered = with_coefficients(engine, values)
-        return np.concatenate([_stacked(*group.price(altered)) for group in groups])
+        return np.concatenate([stacked(*group.price(altered)) for group in groups])
 
     estimate = fit(
         predict,
         coefficients,
-        np.concatenate([_stacked(group.tpot_s, group.ttft_s) for group in groups]),
-        groups=[group.name for group in groups for _ in range(2 * group.tpot_s.size)],
+        np.concatenate([stacked(group.tpot_s, group.ttft_s) for group in groups]),
+        groups=[group.name for group in groups for _ in range((1 + tpot) * group.tpot_s.size)],
         loss_scale=LOSS_SCALE,
         what=f"engine {engine.name}",
     )
     values = dict(zip(names, (float(v) for v in estimate.values), strict=True))
     return values, finite_errors(names, estimate.standard_error)
-
-
-def _stacked(tpot_s: Array, ttft_s: Array) -> Array:
-    # A power below 1 scales the logarithm, hence the weight of the residual.
-    return np.concatenate([tpot_s, ttft_s**TTFT_WEIGHT])
 
 
 def _model_error(
@@ -267,9 +276,11 @@ def _model_error(
     """Return 1 sigma on deployments unseen by the fit, from the fitted half alone."""
     squares: list[Array] = []
     dealt = sorted(groups, key=lambda group: (group.is_moe, group.name))
-    for fold in range(2):
-        seen = [group for index, group in enumerate(dealt) if index % 2 != fold]
-        unseen = [group for index, group in enumerate(dealt) if index % 2 == fold]
+    for fold in range(_FOLDS):
+        seen = [group for index, group in enumerate(dealt) if index % _FOLDS != fold]
+        unseen = [group for index, group in enumerate(dealt) if index % _FOLDS == fold]
+        if not unseen:
+            continue
         altered = with_coefficients(engine, _fit(engine, seen, fixed)[0])
         for group in unseen:
             error = np.log(group.price(altered)[0] / group.tpot_s)

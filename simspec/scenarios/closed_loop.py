@@ -45,6 +45,9 @@ class ClosedLoop:
     """Tokens, the first included; the longest where lengths vary."""
     length_spread: Quantity = 0.0
     """Lengths are uniform between ``1 - length_spread`` and 1 of the longest; 0: all alike."""
+    out_of_step: Quantity = False
+    """Whether requests of equal length finish one by one all the same, as those of different
+    lengths do."""
     requests_per_user: Quantity = np.inf
     """How many requests a run makes of each seat. The first ones all arrive together, and their
     longer wait is in the mean; infinite: the steady state alone."""
@@ -55,6 +58,8 @@ class ClosedLoop:
     turnaround_steps: Quantity = 0.0
     """Steps that begin between the end of an answer and the engine's sight of the next prompt:
     1 over a network or with a scheduler that runs ahead, 0 in the simulation."""
+    front_end_s: Quantity = 0.0
+    """Of every request between client and scheduler, both ways, before its first token is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class ClosedLoopEstimate:
     """Share of the start, where all prompts queue at once; part of ``ttft_s``."""
     queue_s: Array
     """Wait for a seat, where the memory or the engine has fewer than users; part of ``ttft_s``."""
+    front_end_s: Array
+    """On the way between client and scheduler; part of ``ttft_s``."""
 
     @property
     def throughput_requests_per_s(self) -> Array:
@@ -125,13 +132,14 @@ class _Loop:
         self.deployment, self.cost = deployment, cost
         fields = (
             load.concurrency, load.prompt_len, load.output_len, load.length_spread,
-            load.requests_per_user, load.prompts_together, load.turnaround_steps,
+            load.out_of_step, load.requests_per_user, load.prompts_together, load.turnaround_steps,
+            load.front_end_s,
         )  # fmt: skip
-        users, prompt, output, spread, rounds, together, turnaround = (
+        users, prompt, output, spread, apart, rounds, together, turnaround, self.front_end = (
             np.asarray(a, dtype=np.float64) for a in np.broadcast_arrays(*fields)
         )
         self.users, self.rounds, self.turnaround = users, rounds, turnaround
-        self.varies = spread > 0.0
+        self.varies = (spread > 0.0) | (apart > 0.0)
         self.prompt = prompt * (1.0 - spread / 2.0)
         self.output = np.maximum(output * (1.0 - spread / 2.0), 1.0)
         self.decode_steps = np.maximum(self.output - 1.0, 1e-9)
@@ -265,7 +273,7 @@ class _Loop:
         queue_s = backlog_s + cycle_s * (self.users / self.in_service - 1.0)
         return ClosedLoopEstimate(
             tpot_s=tpot_s,
-            ttft_s=prefill_s + step_wait_s + burst_s + queue_s,
+            ttft_s=prefill_s + step_wait_s + burst_s + queue_s + self.front_end,
             in_service=self.in_service,
             decode_s=decode_s,
             stall_s=stall_s,
@@ -273,5 +281,6 @@ class _Loop:
             step_wait_s=step_wait_s,
             burst_s=burst_s,
             queue_s=queue_s,
+            front_end_s=self.front_end,
             cycle_s=cycle_s,
         )

@@ -7,9 +7,8 @@ here once:
 * rows dated by ``measured_on`` draw both lengths uniformly from 80 % to 100 % of nominal, the
   others have requests of equal length;
 * a run makes ten requests for each user, so that a tenth of them meets the burst of the start;
-* the next prompt of a user reaches the engine when the next step has begun, and where lengths
-  are equal at most two prompts of a group that ended together are still together then (TTFT of
-  the TensorRT-LLM runs: four prompts' time at 8 users, of 1024, 2048 and 4096 tokens alike);
+* the next prompt of a user reaches the engine when the next step has begun, and prompts whose
+  forerunners ended together arrive one by one;
 * the SGLang runs of :data:`IN_STEP` are bursts of all users: their TTFT is half the time of all
   prompts, at every output length.
 """
@@ -44,13 +43,20 @@ if TYPE_CHECKING:
 
 NIGHTLY_SPREAD = 0.2
 REQUESTS_PER_USER = 10.0
-PROMPTS_TOGETHER = 2.0
+PROMPTS_TOGETHER = 1.0
 TURNAROUND_STEPS = 1.0
 IN_STEP = frozenset({"0.5.1.post1", "0.5.8.post1"})
 """SGLang versions of the runs that keep all users in step."""
 
 FITTED_HARDWARE = frozenset({"h100_sxm", "h200_sxm"})
 """Devices whose rows engines are fitted to; all others judge."""
+
+OUT_OF_STEP = frozenset({"0.12.0", "0.5.6.post2"})
+"""Versions of vLLM and SGLang whose undated runs keep their users apart: their TTFT holds no
+wait for a neighbour's prompt."""
+
+JUDGED_RUNS = frozenset({"vllm 0.12.0"})
+"""Engine versions whose runs only judge: arithmetic refutes a part of them."""
 
 FORMATS = {
     ("fp8", "fp8"): "fp8",
@@ -90,9 +96,9 @@ class Group:
 
     def predict(self, cost: CostModel | None = None) -> ClosedLoopEstimate:
         """Return the closed form of every row, or that of other kernels or another engine."""
-        if cost is None:
-            return closed_loop(self.deployment, self.load)
-        return closed_loop(replace(self.deployment, engine=cost.engine), self.load, cost)
+        cost = cost or self.deployment.cost
+        load = replace(self.load, front_end_s=cost.engine.front_end_s)
+        return closed_loop(replace(self.deployment, engine=cost.engine), load, cost)
 
     def serving_group(self) -> ServingGroup:
         """Return the rows that nothing speaks against, as a fit of the engine takes them."""
@@ -192,6 +198,7 @@ def _group(key: _Key, members: list[int], records: list[dict[str, Any]]) -> Grou
         name=key.name,
         family="moe" if is_moe else "dense",
         is_fitted=key.hardware in FITTED_HARDWARE
+        and not any(_run(row)[0] in JUDGED_RUNS for row in rows)
         and is_fitted(
             key.engine, deployment.architecture.name, key.hardware, deployment.target.num_ranks
         ),
@@ -213,9 +220,10 @@ def _with_suspects(
     """Doubt the rows whose own runs or neighbours contradict them.
 
     Of runs (engine version and model) of which arithmetic refutes :data:`REFUTED_SHARE` and more,
-    none is judged. And more users are not served faster: a row is doubted whose TPOT is less than
-    :data:`FASTER` of one with half the users or fewer, at the same lengths of the same deployment;
-    so are two runs of the same load that differ by as much.
+    none is judged. Nor are those of a deployment and version of which two runs of one load differ
+    by more than :data:`FASTER`: something that no column states tells them apart. And more users
+    are not served faster: a row is doubted whose TPOT is less than :data:`FASTER` of one with half
+    the users or fewer, at the same lengths of the same deployment.
     """
     refuted: dict[tuple[str, str], list[bool]] = {}
     for group in read:
@@ -228,15 +236,17 @@ def _with_suspects(
             found.append(group)
             continue
         doubts = list(group.doubts)
+        unstated = _unstated(records, group.index)
         for place, index in enumerate(group.index):
             if doubts[place] is not None:
                 continue
-            of_run = refuted[_run(records[index])]
-            reason = _contradiction(records, group.index, index)
-            if sum(of_run) >= REFUTED_SHARE * len(of_run):
-                engine, model = _run(records[index])
-                reason = f"arithmetic refutes {sum(of_run)} of the {len(of_run)} runs of {model} "
-                reason += f"on {engine}"
+            run = _run(records[index])
+            reason = unstated.get(run) or _outrun(records, group.index, index)
+            if sum(refuted[run]) >= REFUTED_SHARE * len(refuted[run]):
+                reason = (
+                    f"arithmetic refutes {sum(refuted[run])} of the {len(refuted[run])} runs of "
+                    f"{run[1]} on {run[0]}"
+                )
             if reason is not None:
                 doubts[place] = Doubt("suspect", reason)
         found.append(replace(group, doubts=doubts))
@@ -247,26 +257,38 @@ def _run(row: Mapping[str, Any]) -> tuple[str, str]:
     return f"{_text(row['engine'])} {_text(row['engine_version'])}".strip(), _text(row["model"])
 
 
-def _contradiction(records: list[dict[str, Any]], members: Sequence[int], index: int) -> str | None:
+def _unstated(records: list[dict[str, Any]], members: Sequence[int]) -> dict[tuple[str, str], str]:
+    """Return the runs of a deployment of which two of one load differ, and what they report."""
+    slowest: dict[tuple[Any, ...], tuple[float, float]] = {}
+    for index in members:
+        row = records[index]
+        load = (_run(row), row["concurrency"], row["input_len"], row["output_len"])
+        low, high = slowest.get(load, (math.inf, 0.0))
+        slowest[load] = min(low, float(row["tpot_ms"])), max(high, float(row["tpot_ms"]))
+    return {
+        load[0]: (
+            f"two runs of this deployment and version with one load ({load[1]:g} users, "
+            f"{load[2]:g} and {load[3]:g} tokens) report {low:.3g} and {high:.3g} ms per token: "
+            "they differ in something no column states, speculation for one"
+        )
+        for load, (low, high) in slowest.items()
+        if low < FASTER * high
+    }
+
+
+def _outrun(records: list[dict[str, Any]], members: Sequence[int], index: int) -> str | None:
+    """Return what contradicts a row that is faster than one with far fewer users."""
     own = records[index]
     users, tpot = float(own["concurrency"]), float(own["tpot_ms"])
     for other in members:
         row = records[other]
-        same = other != index and all(
-            row[name] == own[name] for name in ("input_len", "output_len")
-        )
-        if not same:
+        if any(row[name] != own[name] for name in ("input_len", "output_len")):
             continue
         others, their = float(row["concurrency"]), float(row["tpot_ms"])
         if others <= users / 2.0 and tpot < FASTER * their:
             return (
                 f"{users:g} users at {tpot:.3g} ms per token, and {others:g} users of the same "
                 f"deployment and lengths at {their:.3g} ms: more users are not served faster"
-            )
-        if others == users and not FASTER < tpot / their < 1.0 / FASTER:
-            return (
-                f"two runs of the same deployment and load report {tpot:.3g} and {their:.3g} ms "
-                "per token"
             )
     return None
 
@@ -367,6 +389,7 @@ def _load(key: _Key, rows: Sequence[Mapping[str, Any]]) -> ClosedLoop:
         prompt_len=_column(rows, "input_len"),
         output_len=_column(rows, "output_len"),
         length_spread=np.where(varies, NIGHTLY_SPREAD, 0.0),
+        out_of_step=np.array([_text(row["engine_version"]) in OUT_OF_STEP for row in rows]),
         requests_per_user=REQUESTS_PER_USER,
         prompts_together=np.inf if key.in_step else PROMPTS_TOGETHER,
         turnaround_steps=TURNAROUND_STEPS,

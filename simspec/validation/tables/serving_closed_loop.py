@@ -33,7 +33,7 @@ NUMBERS = frozenset(
 
 _PARTS: Mapping[Quantity, tuple[str, ...]] = {
     "tpot_ms": ("decode_s", "stall_s"),
-    "ttft_ms": ("prefill_s", "step_wait_s", "burst_s", "queue_s"),
+    "ttft_ms": ("prefill_s", "step_wait_s", "burst_s", "queue_s", "front_end_s"),
 }
 
 
