@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -57,6 +58,7 @@ def acceptance_catalog() -> str:
     return _table(heads, rows)
 
 
+@cache
 def _runs() -> list[Comparison]:
     table = read_rows(DATA / "published_speedups.csv", published_speedups)
     return [row for row in published_speedups.compare(table) if isinstance(row, Comparison)]
@@ -69,11 +71,12 @@ def published_errors() -> str:
     for family, words in FAMILIES.items():
         for role in ("held_out", "fitted"):
             for quantity in ("step_cost_ratio", "speedup", "tpot_ms"):
-                errors = [
-                    abs(run.error)
+                chosen = [
+                    run
                     for run in runs
                     if (run.family, run.role, run.quantity) == (family, role, quantity)
                 ]
+                errors = [abs(run.error) for run in chosen]
                 if errors and (quantity != "tpot_ms" or family in {"medusa_logs", "vllm_k_series"}):
                     rows.append(
                         (
@@ -83,10 +86,16 @@ def published_errors() -> str:
                             str(len(errors)),
                             f"{100 * np.median(errors):.0f} %",
                             f"{100 * np.quantile(errors, 0.9):.0f} %",
+                            f"{sum(_holds(run) for run in chosen)} of {len(chosen)}",
                         )
                     )
-    heads = ("runs", "rows", "quantity", "number", "median error", "90th percentile")
+    heads = ("runs", "rows", "quantity", "number", "median error", "90th percentile", "in 95 %")
     return _table(heads, rows)
+
+
+def _holds(run: Comparison) -> bool:
+    low, high = run.interval or (0.0, 0.0)
+    return low <= run.measured <= high
 
 
 def published_rows() -> str:

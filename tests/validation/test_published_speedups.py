@@ -58,6 +58,8 @@ def errors(judged: list[Comparison | LeftOut]) -> pd.DataFrame:
                 "measured": row.measured,
                 "predicted": row.predicted,
                 "error": row.error,
+                "low": (row.interval or (0.0, 0.0))[0],
+                "high": (row.interval or (0.0, 0.0))[1],
                 **row.subject,
             }
             for row in judged
@@ -250,6 +252,14 @@ def test_what_is_known_to_miss_does_not_grow(errors: pd.DataFrame) -> None:
     assert sizes(errors, "kangaroo", "speedup").max() <= 0.22
     assert sizes(errors, "eagle_paper", "speedup").max() <= 0.22
     assert np.median(sizes(errors, "medusa_logs", "tpot_ms")) <= 0.22
+
+
+def test_95_per_cent_intervals_hold_what_was_measured(errors: pd.DataFrame) -> None:
+    """At least nine tenths of the held-out ratios, and no interval wider than a factor of 2.5."""
+    held_out = errors[(errors.role == "held_out") & (errors.quantity == "step_cost_ratio")]
+    inside = (held_out.low <= held_out.measured) & (held_out.measured <= held_out.high)
+    assert inside.mean() >= 0.9
+    assert (held_out.high / held_out.low).max() <= 2.5
 
 
 # -- the fit -------------------------------------------------------------------------------------

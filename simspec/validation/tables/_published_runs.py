@@ -21,6 +21,7 @@ from typing import Any
 from simspec.core.yamlio import parse_mapping
 from simspec.models.names import catalog_name_of
 from simspec.scenarios.build import Deployment, build
+from simspec.scenarios.closed_form import calibration_sigma
 from simspec.scenarios.schema import DeploymentConfig
 from simspec.validation._names import hardware_of
 from simspec.validation.tables._published_settings import (
@@ -199,6 +200,18 @@ def deployment_of(run: Run) -> Deployment:
     SimspecError
         A name is unknown or the method does not fit the model.
     """
+    return _built(_key(run))
+
+
+def sigma_of(run: Run) -> Mapping[str, float]:
+    """Return how far the errors of the profiles let the prediction be off, computed once.
+
+    As :func:`simspec.scenarios.closed_form.calibration_sigma`: of the logarithm, by quantity.
+    """
+    return _sigma(_key(run), run.batch, run.context)
+
+
+def _key(run: Run) -> str:
     fields = {
         "model": run.model,
         "hardware": run.hardware,
@@ -207,9 +220,15 @@ def deployment_of(run: Run) -> Deployment:
         "method": run.method,
         "acceptance": run.acceptance or None,
     }
-    return _built(json.dumps(fields, sort_keys=True))
+    return json.dumps(fields, sort_keys=True)
 
 
 @lru_cache(maxsize=512)
-def _built(fields: str) -> Deployment:
-    return build(parse_mapping(json.loads(fields), DeploymentConfig, "published run"))
+def _built(key: str) -> Deployment:
+    return build(parse_mapping(json.loads(key), DeploymentConfig, "published run"))
+
+
+@lru_cache(maxsize=1024)
+def _sigma(key: str, batch: int, context: int) -> Mapping[str, float]:
+    found = calibration_sigma(_built(key), batch, context)
+    return {name: float(sigma) for name, sigma in found.items()}

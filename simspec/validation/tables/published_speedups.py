@@ -15,6 +15,7 @@ from typing import Any
 from simspec.core.errors import SimspecError
 from simspec.scenarios.build import Deployment
 from simspec.scenarios.closed_form import RoundEstimate, estimate_round
+from simspec.scenarios.uncertainty import interval_95
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, Role
 from simspec.validation._physics import not_positive
 from simspec.validation.tables._published_runs import (
@@ -22,6 +23,7 @@ from simspec.validation.tables._published_runs import (
     Run,
     deployment_of,
     run_of,
+    sigma_of,
 )
 from simspec.validation.tables._published_settings import NoRun, Pairs, number
 
@@ -113,6 +115,7 @@ def _compared(
     step_s, round_s = float(result.step_time_s), float(result.round_time_s)
     role: Role = "fitted" if str(row["source"]).startswith(FITTED_SOURCES) else "held_out"
     group = f"{run.hardware} / {run.engine} / {run.model} / {row['method']}"
+    sigma = sigma_of(run)
     found: list[tuple[Any, float, float]] = []
     speedup, tokens = number(row, "speedup"), run.tokens_per_round
     if speedup is not None:
@@ -135,9 +138,17 @@ def _compared(
                 "assumed": "; ".join(run.assumed),
             },
             role=role,
+            interval=_interval(predicted, sigma, quantity),
             breakdown=_breakdown(result, step_s),
             family=run.family,
         )
+
+
+def _interval(predicted: float, sigma: Mapping[str, float], quantity: str) -> tuple[float, float]:
+    """Return 95 % by the errors of the profiles; a ratio of times errs less than the times."""
+    name = "tpot" if quantity == "tpot_ms" else "speedup"
+    low, high = interval_95(predicted, sigma[name])
+    return low, high
 
 
 def _breakdown(result: RoundEstimate, step_s: float) -> dict[str, float]:
