@@ -46,10 +46,10 @@ HOST = (
 )
 GROUPED = (
     Coefficient("grouped_flop_share", 0.05, 1.5, start=0.5),
-    Coefficient("grouped_bandwidth_share", 0.2, 1.1, start=0.9),
+    Coefficient("grouped_bandwidth_share", 0.2, 1.0, start=0.9),
     Coefficient("grouped_overhead_us", 0.0, 100.0, start=5.0),
     Coefficient("grouped_padding_rows", 0.0, 128.0, start=16.0),
-    Coefficient("routing_shape", 0.2, 100.0, start=2.0),
+    Coefficient("routing_shape", 0.3, 100.0, start=2.0),
 )
 FRONT_END = Coefficient("front_end_us", 0.0, 300_000.0, start=20_000.0)
 
@@ -258,16 +258,36 @@ def _stage(
         altered = with_coefficients(engine, values)
         return np.concatenate([stacked(*group.price(altered)) for group in groups])
 
-    estimate = fit(
-        predict,
-        coefficients,
-        np.concatenate([stacked(group.tpot_s, group.ttft_s) for group in groups]),
-        groups=[group.name for group in groups for _ in range((1 + tpot) * group.tpot_s.size)],
-        loss_scale=LOSS_SCALE,
-        what=f"engine {engine.name}",
-    )
+    measured = np.concatenate([stacked(group.tpot_s, group.ttft_s) for group in groups])
+    names_of_rows = [group.name for group in groups for _ in range((1 + tpot) * group.tpot_s.size)]
+    estimates = [
+        fit(
+            predict,
+            starting,
+            measured,
+            groups=names_of_rows,
+            loss_scale=LOSS_SCALE,
+            what=f"engine {engine.name}",
+        )
+        for starting in _starts(coefficients)
+    ]
+    estimate = min(estimates, key=lambda found: _loss(np.log(predict(found.values) / measured)))
     values = dict(zip(names, (float(v) for v in estimate.values), strict=True))
     return values, finite_errors(names, estimate.standard_error)
+
+
+def _starts(coefficients: Sequence[Coefficient]) -> list[Sequence[Coefficient]]:
+    """Return where the search starts: rates and routing of experts trade against each other."""
+    elsewhere = {"grouped_flop_share": 0.25, "grouped_bandwidth_share": 0.5, "routing_shape": 0.5}
+    if not any(c.name in elsewhere for c in coefficients):
+        return [coefficients]
+    other = [replace(c, start=elsewhere.get(c.name, c.start)) for c in coefficients]
+    return [coefficients, other]
+
+
+def _loss(residual: Array) -> float:
+    """Return the soft-L1 loss that :func:`simspec.calibration.robust.fit` minimises."""
+    return float(np.sum(np.sqrt(1.0 + (residual / LOSS_SCALE) ** 2) - 1.0))
 
 
 def _model_error(

@@ -194,11 +194,15 @@ class _Loop:
         of mean ``s / O``. Where they do not, the groups of the start persist.
         """
         s = self.in_service
-        fit = np.maximum(np.floor(self.budget / self.prompt), 1.0)
+        fit = self.budget / self.prompt
+        fit = np.where(fit >= 2.0, np.floor(fit), fit)
         random = 1.0 + s / self.output
-        group = np.minimum(np.where(self.varies, random, self.together), fit)
+        group = np.where(self.varies, random, self.together)
         tokens = np.minimum(group * self.prompt, self.budget)
-        own = np.maximum(self.prompt / tokens, 1.0)
+        # A step of one prompt and a part of the next cuts one in each step. Of more prompts, whole
+        # ones stay together.
+        is_cut = (group > fit) & (fit >= 1.0) & (fit % 1.0 > 0.0)
+        own = np.maximum(self.prompt / tokens, 1.0) + np.where(is_cut, 1.0 / fit, 0.0)
         steps = np.maximum(s * self.prompt / tokens, own)
         decode_s = self._decode_s()
         step_s = self._price(
