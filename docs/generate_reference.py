@@ -54,7 +54,8 @@ from simspec.workloads.profile import load_profile, packaged_profile_path, profi
 from simspec.workloads.workload import WorkloadConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
-import published  # beside this file, which is not a package
+import profile_tables  # beside this file, which is not a package
+import published
 
 FOLDER = Path(__file__).parent / "reference"
 MARKER = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -496,6 +497,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "acceptance_catalog": published.acceptance_catalog,
     "published_errors": published.published_errors,
     "published_rows": published.published_rows,
+    "hardware_profiles": profile_tables.hardware_profiles,
 }
 
 

@@ -1,41 +1,22 @@
-"""Fit a device to whole-model speeds of one sequence, where no kernels were measured.
+"""Whole-model speeds of one sequence, or of some in step, as the cost model predicts them.
 
-Tokens per second of a handful of models and formats (llama-bench ``tgN`` and ``ppN``) separate
-what a profile needs: large against small files give bandwidth and overhead per kernel, long
-against short contexts the attention, prompts the arithmetic rate. The predictions are those of
-the cost model itself, so a fit lands on coefficients that mean what they will be used for.
-
-Metal's small-batch matrix kernels do not overlap unpacking weights with reading them, and a
-verify pass of a few tokens costs nearly as many times a decode step (ggml-org/llama.cpp#25250);
-the GEMM corner is therefore held additive (sharpness 1).
+Tokens per second of a handful of models and formats (llama-bench ``tgN`` and ``ppN``) are what
+most devices are known by. Large against small files give bandwidth and overhead per kernel, long
+against short contexts the attention, prompts the arithmetic rate; the fit of all of them is
+:mod:`simspec.calibration.families`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from simspec.calibration.fitted import LOSS_SCALE, Fitted
-from simspec.calibration.kernels import DeviceFit
-from simspec.calibration.robust import Array, Coefficient, fit, held_out
-from simspec.core.units import from_us
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Pass, Rows, Stack
-from simspec.hardware.load import load_engine
-from simspec.hardware.profile import EngineProfile, Hardware, KernelFit
+from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.models.arch import Architecture
 
 MICROBATCH_TOKENS = 512
 """Tokens llama.cpp processes of a prompt at once (its default ``--ubatch-size``)."""
-_COEFFICIENTS = (
-    Coefficient("flop_efficiency", 0.01, 1.0, start=0.6),
-    Coefficient("bandwidth_efficiency", 0.01, 1.0, start=0.8),
-    Coefficient("overhead_us", 1.0, 200.0, start=10.0),
-    Coefficient("decode_attention_bandwidth_efficiency", 0.01, 1.0, start=0.2),
-    Coefficient("prefill_attention_flop_efficiency", 0.01, 1.0, start=0.3),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +78,21 @@ def seconds_per_run(row: SpeedRow, hardware: Hardware, engine: EngineProfile) ->
         tp=1,
         activation_dtype="fp16",
     )
-    cost = CostModel({"target": stack}, hardware, engine)
+    return run_seconds(row, CostModel({"target": stack}, hardware, engine), stack)
+
+
+def run_seconds(row: SpeedRow, cost: CostModel, stack: Stack) -> float:
+    """Return what :func:`seconds_per_run` does, of a model that is priced already.
+
+    Parameters
+    ----------
+    row : SpeedRow
+        Of the model of ``stack``.
+    cost : CostModel
+        Knows ``stack`` as ``"target"``.
+    stack : Stack
+        The model.
+    """
     if not row.is_prefill:
         batch, n = row.batch, row.verified
         context = row.context + (row.tokens - 1) / 2.0
@@ -123,74 +118,3 @@ def _whole(stack: Stack, rows: Rows, phase: str) -> Pass:
         rows=(rows,),
         embeds=True,
     )
-
-
-def with_coefficients(hardware: Hardware, values: Array) -> Hardware:
-    """Return ``hardware`` with the efficiencies of one candidate of the fit."""
-    e_f, e_b, overhead_us, attention_b, attention_f = (float(v) for v in values)
-    overhead_s = from_us(overhead_us)
-    return replace(
-        hardware,
-        gemm={"fp16": KernelFit(e_f, e_b, overhead_s, sharpness=1.0)},
-        decode_attention={"fp16": KernelFit(e_f, attention_b, overhead_s)},
-        prefill_attention={"fp16": KernelFit(attention_f, e_b, overhead_s, sharpness=1.0)},
-        elementwise=KernelFit(1.0, e_b, overhead_s),
-    )
-
-
-def fit_speeds(
-    rows: Sequence[SpeedRow], judged: Sequence[SpeedRow], hardware: Hardware
-) -> DeviceFit:
-    """Fit a device to the speeds of some models and judge it on those of another.
-
-    Parameters
-    ----------
-    rows, judged : sequence of SpeedRow
-        Fitted, and held out.
-    hardware : Hardware
-        Peaks and bandwidth; its efficiencies are not read.
-
-    Raises
-    ------
-    CalibrationError
-        Too few rows, or no convergence.
-    """
-    engine = load_engine("ideal")
-
-    def predict(values: Array, chosen: Sequence[SpeedRow]) -> Array:
-        candidate = with_coefficients(hardware, values)
-        return np.array([seconds_per_run(row, candidate, engine) for row in chosen])
-
-    estimate = fit(
-        lambda values: predict(values, rows),
-        _COEFFICIENTS,
-        _measured_s_of(rows),
-        groups=[f"{row.architecture.name} {row.weight_dtype} {row.is_prefill}" for row in rows],
-        loss_scale=LOSS_SCALE,
-        what=f"{hardware.name} single-stream speeds",
-    )
-    errors = held_out(predict(estimate.values, judged), _measured_s_of(judged))
-    fits = with_coefficients(hardware, estimate.values)
-
-    def fitted(kernel: KernelFit) -> Fitted:
-        values = {
-            "flop_efficiency": kernel.flop_efficiency,
-            "bandwidth_efficiency": kernel.bandwidth_efficiency,
-            "overhead_us": float(estimate.values[2]),
-        }
-        if np.isfinite(kernel.sharpness):
-            values["sharpness"] = kernel.sharpness
-        return Fitted(values, {}, len(rows), errors)
-
-    return DeviceFit(
-        device=hardware.name,
-        engine="llama.cpp",
-        gemm={"fp16": fitted(fits.gemm["fp16"])},
-        decode_attention={"fp16": fitted(fits.decode_attention["fp16"])},
-        prefill_attention={"fp16": fitted(fits.prefill_attention["fp16"])},
-        all_reduce={},
-    )
-
-
-def _measured_s_of(rows: Sequence[SpeedRow]) -> Array:
-    return np.array([row.measured_s for row in rows], dtype=np.float64)

@@ -16,6 +16,7 @@ from typing import Any
 from simspec.calibration.single_stream import MICROBATCH_TOKENS, SpeedRow
 from simspec.models.arch import Architecture
 from simspec.models.hf_config import load_model
+from simspec.models.names import catalog_name_of
 
 DEVICES = {
     **{
@@ -59,17 +60,6 @@ DEVICES = {
 }  # fmt: skip
 """Hardware profile by the name a table uses; where the GPU cores are not stated, the most."""
 
-MODELS = {
-    "llama-7b": "llama-2-7b",
-    "llama-13b": "llama-2-13b",
-    "llama-3-8b": "llama-3.1-8b",
-    "llama-3-70b": "llama-3.1-70b",
-    "qwen2.5-coder-7b": "qwen2.5-7b",
-    "qwen3-coder-30b-a3b": "qwen3-30b-a3b",
-    "llama-33b": "vicuna-33b",
-}
-"""Catalog name of a model of the same shape; others are looked up under their own name."""
-
 FORMATS = {
     "f16": "fp16",
     "fp16": "fp16",
@@ -105,7 +95,7 @@ def model_of(name: str) -> Architecture:
     ProfileError
         The catalog has no such model.
     """
-    return load_model(MODELS.get(name, name))
+    return load_model(catalog_name_of(name) or name)
 
 
 def speed_row(row: Mapping[str, Any]) -> SpeedRow:

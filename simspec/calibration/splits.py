@@ -8,6 +8,9 @@ never single rows of one:
 * ``xiongjiedai_llama3``: the 8B model on one device is fitted, the 70B model judges;
 * ``llamacpp_batched_m2u``: one dense and one sparse model are fitted, the others judge;
 * ``mlx_m4max``: the dense model is fitted, the sparse one judges;
+* TensorRT-LLM: its static tables and the A100 of ``argonne`` are fitted, the H100 of the latter
+  and the tables of in-flight batching judge; several L40S are never fitted, their link being that
+  of the host;
 * every other document judges.
 """
 
@@ -24,6 +27,7 @@ _FITTED_MODELS = {
     "llamacpp_batched_m2u": frozenset({"qwen2.5-coder-7b", "gpt-oss-20b"}),
     "mlx_m4max": frozenset({"qwen3-4b"}),
 }
+_FITTED_TABLES = frozenset(f"trtllm_static_v0.{minor}" for minor in ("5.0", "7.1", "8.0", "9.0"))
 _FITTED_DEVICES = frozenset(
     {
         "Apple M1 Max 32-core GPU",
@@ -46,10 +50,17 @@ def is_fitted(row: Mapping[str, object]) -> bool:
     Parameters
     ----------
     row : mapping
-        With ``subset``, ``hardware``, ``model``, ``num_gpus`` and ``quality``.
+        With ``subset``, ``engine``, ``hardware``, ``model``, ``num_gpus`` and ``quality``.
     """
     subset, hardware, model = (str(row[name]) for name in ("subset", "hardware", "model"))
-    if row["quality"] == "suspect" or float(str(row["num_gpus"])) != 1:
+    if row["quality"] == "suspect":
+        return False
+    num_gpus = float(str(row["num_gpus"]))
+    if subset in _FITTED_TABLES:
+        return hardware != "L40S" or num_gpus == 1
+    if subset == "argonne":
+        return row["engine"] == "TensorRT-LLM" and hardware.startswith("A100")
+    if num_gpus != 1:
         return False
     if subset == "llamacpp_4167_apple":
         chip, _, cores = hardware.removeprefix("Apple ").removesuffix("-core GPU").rpartition(" ")
