@@ -198,6 +198,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         hardware = load_hardware(resolve_reference(config.hardware, base))
     with blame(place, "engine"):
         engine = load_engine(resolve_reference(config.engine, base))
+    hardware = hardware.with_kernels(engine.kernels)
     with blame(place, "model"):
         architecture = load_model(resolve_reference(config.model, base))
     with blame(place, "dtype"):
