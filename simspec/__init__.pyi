@@ -8,6 +8,8 @@ from simspec.hardware.load import load_hardware as load_hardware
 from simspec.models.hf_config import catalog_names as model_names
 from simspec.models.hf_config import load_model as load_model
 from simspec.reports.dashboards.sweep import write_sweep_dashboard as write_sweep_dashboard
+from simspec.scenarios.api import break_even as break_even
+from simspec.scenarios.api import compare as compare
 from simspec.scenarios.api import estimate as estimate
 from simspec.scenarios.api import simulate as simulate
 from simspec.sweeps.api import sweep as sweep
@@ -19,6 +21,8 @@ __all__ = [
     "DoesNotFit",
     "SimspecError",
     "__version__",
+    "break_even",
+    "compare",
     "engine_names",
     "estimate",
     "hardware_names",

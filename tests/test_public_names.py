@@ -18,6 +18,8 @@ PUBLIC = {
     "DoesNotFit",
     "SimspecError",
     "__version__",
+    "break_even",
+    "compare",
     "engine_names",
     "estimate",
     "hardware_names",
@@ -152,3 +154,25 @@ def test_simulate_takes_data_or_a_file(tmp_path: Path) -> None:
     assert of_file == of_data
     assert of_data["status"] == "ok"
     assert of_data["speedup"] == 1.0
+
+
+def test_comparing_from_python_is_the_commands_document() -> None:
+    """Absolute times of both sides; the same refusals as on the command line."""
+    row = simspec.compare(
+        {
+            "model": "vicuna-7b",
+            "hardware": "h100_sxm",
+            "methods": [{"method": "kangaroo", "acceptance": "kangaroo-vicuna-7b-math"}],
+        }
+    )["rows"][0]
+    assert row["speedup"] == pytest.approx(row["autoregressive_tpot_ms"] / row["tpot_ms"])
+    found = simspec.break_even(
+        "acceptance", model="vicuna-7b", hardware="h100_sxm", method="kangaroo"
+    )
+    assert found["pays"]
+    with pytest.raises(simspec.ConfigError, match="over: unknown choice 'load'"):
+        simspec.break_even("load", **POINT, method="kangaroo")  # type: ignore[arg-type]
+    with pytest.raises(simspec.ConfigError, match="batch: 0 is out of range"):
+        simspec.break_even("context", batch=0, **POINT, method="kangaroo", acceptance=0.5)
+    with pytest.raises(simspec.ConfigError, match="a given one has no effect"):
+        simspec.break_even("acceptance", **POINT, method="kangaroo", acceptance=0.5)

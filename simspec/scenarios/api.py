@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from simspec.core.errors import ConfigError
+from simspec.core.errors import ConfigError, nearest
 from simspec.core.provenance import to_json
 from simspec.core.yamlio import parse_mapping
 from simspec.scenarios.build import build
@@ -47,11 +47,7 @@ def estimate(
     DoesNotFit
         Weights and the contexts of the batch exceed the memory.
     """
-    for name, value in (("batch", batch), ("context", context), ("prompt", prompt)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ConfigError(f"{name}: {value!r} is not a whole number")
-        if value is not None and value < 1:
-            raise ConfigError(f"{name}: {value} is out of range; give a whole number of at least 1")
+    _check_counts(batch=batch, context=context, prompt=prompt)
     config = parse_mapping(deployment, DeploymentConfig, "estimate")
     return closed_form(build(config), batch, context, prompt)
 
@@ -81,3 +77,85 @@ def simulate(
         return simulate_config(config, inputs, baseline=baseline, check=check).document
     path = experiment_path(Path(scenario))
     return simulate_file(path, baseline=baseline, check=check).document
+
+
+def compare(comparison: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """Return methods side by side on one deployment; what ``simspec compare`` prints.
+
+    ::
+
+        simspec.compare({
+            "model": "vicuna-7b", "hardware": "h100_sxm", "batch": [1, 64],
+            "methods": [{"method": "kangaroo", "acceptance": "kangaroo-vicuna-7b-math"}],
+        })
+
+    Parameters
+    ----------
+    comparison : path or mapping
+        A comparison file, or what would stand in one.
+
+    Raises
+    ------
+    ConfigError
+        The comparison or a file it names is wrong, or a method has no acceptance.
+    """
+    from simspec.scenarios.compare import ComparisonConfig, load_comparison
+    from simspec.scenarios.compare import compare as side_by_side
+
+    if isinstance(comparison, Mapping):
+        return side_by_side(parse_mapping(comparison, ComparisonConfig, "comparison"))
+    return side_by_side(*load_comparison(experiment_path(Path(comparison))))
+
+
+def break_even(
+    over: Literal["acceptance", "batch", "context"],
+    *,
+    batch: int = 1,
+    context: int = 1024,
+    **deployment: Any,
+) -> dict[str, Any]:
+    """Return where a method pays; a row of what ``simspec breakeven`` prints.
+
+    ::
+
+        simspec.break_even("batch", model="vicuna-7b", hardware="h100_sxm",
+                           method="kangaroo", acceptance="kangaroo-vicuna-7b-math")
+
+    Parameters
+    ----------
+    over : "acceptance", "batch" or "context"
+        What varies.
+    batch : int
+        Sequences decoding together, unless they vary.
+    context : int, tokens
+        Context of each, unless it varies.
+    **deployment : plain data
+        As for :func:`estimate`; ``acceptance`` is left out when it varies.
+
+    Raises
+    ------
+    ConfigError
+        A field is wrong, or the method drafts nothing.
+    DoesNotFit
+        Not even one sequence fits.
+    """
+    from simspec.scenarios.breakeven import OVER
+    from simspec.scenarios.breakeven import break_even as solve
+    from simspec.scenarios.build import build_without_acceptance
+
+    if over not in OVER:
+        raise ConfigError(f"over: unknown choice {over!r}; {nearest(str(over), OVER)}")
+    _check_counts(batch=batch, context=context)
+    config = parse_mapping(deployment, DeploymentConfig, "break_even")
+    if over == "acceptance" and config.acceptance is not None:
+        raise ConfigError("acceptance: it varies, so a given one has no effect; leave it out")
+    make = build_without_acceptance if over == "acceptance" else build
+    return solve(make(config), over, batch, context)
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ConfigError(f"{name}: {value!r} is not a whole number")
+        if value is not None and value < 1:
+            raise ConfigError(f"{name}: {value} is out of range; give a whole number of at least 1")
