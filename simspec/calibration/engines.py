@@ -52,6 +52,8 @@ GROUPED = (
     Coefficient("routing_shape", 0.3, 100.0, start=2.0),
 )
 FRONT_END = Coefficient("front_end_us", 0.0, 300_000.0, start=20_000.0)
+COEFFICIENTS = tuple(c.name for c in (*HOST, *GROUPED, FRONT_END))
+"""Everything that can be fitted, by name."""
 
 _SAME_RUNS = {"deepseek-r1": "deepseek-v3"}
 """One architecture, and tables that list one run under both names."""
@@ -159,38 +161,38 @@ def with_coefficients(engine: EngineProfile, values: Mapping[str, float]) -> Eng
 
 def fit_engine(
     engine: EngineProfile,
-    groups: Sequence[ServingGroup],
+    fitted: Sequence[ServingGroup],
+    judged: Sequence[ServingGroup],
     *,
     fixed: Mapping[str, float] | None = None,
 ) -> EngineFit:
-    """Fit an engine to one half of the groups and judge it on the other.
+    """Fit an engine to some deployments and judge it on others.
 
     Parameters
     ----------
     engine : EngineProfile
         Scheduler and memory; its host times and shares are not read.
-    groups : sequence of ServingGroup
-        Of this engine.
+    fitted, judged : sequence of ServingGroup
+        Of this engine; none in both.
     fixed : mapping, optional
         Coefficients that are known from elsewhere, in edge units.
 
     Raises
     ------
     CalibrationError
-        Too few rows in the fitted half, or no convergence.
+        Too few rows to fit, or no convergence.
     """
-    chosen = [group for group in groups if group.is_fitted]
-    others = [group for group in groups if not group.is_fitted]
-    values, errors = _fit(engine, chosen, fixed or {})
-    fitted = with_coefficients(engine, values)
+    known = fixed or {}
+    values, errors = _fit(engine, fitted, known)
+    altered = with_coefficients(engine, values)
     return EngineFit(
         values=values,
         standard_error=errors,
-        groups=len(chosen),
-        rows=sum(group.tpot_s.size for group in chosen),
-        judged=judge(fitted, others),
-        model_error=_model_error(engine, chosen, fixed or {}),
-        engine=fitted,
+        groups=len(fitted),
+        rows=sum(group.tpot_s.size for group in fitted),
+        judged=judge(altered, judged),
+        model_error=_model_error(engine, fitted, known, values),
+        engine=altered,
     )
 
 
@@ -210,7 +212,10 @@ def judge(engine: EngineProfile, groups: Sequence[ServingGroup]) -> dict[str, He
 
 
 def _fit(
-    engine: EngineProfile, groups: Sequence[ServingGroup], fixed: Mapping[str, float]
+    engine: EngineProfile,
+    groups: Sequence[ServingGroup],
+    fixed: Mapping[str, float],
+    near: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, float], dict[str, float]]:
     values = dict(fixed)
     errors: dict[str, float] = {}
@@ -223,17 +228,17 @@ def _fit(
         if not rows:
             if coefficients is HOST and free:
                 raise CalibrationError(
-                    f"engine {engine.name}: no rows of dense models in the fitted half, and host "
-                    "times need some; add rows of another deployment"
+                    f"engine {engine.name}: no rows of dense models to fit, and host times need "
+                    "some; add rows of another deployment, or fix the coefficients"
                 )
             continue
         if not free:
             continue
-        found, error = _stage(engine, rows, values, free)
+        found, error = _stage(engine, rows, values, _starts(free, near))
         values |= found
         errors |= error
     if FRONT_END.name not in values:
-        found, error = _stage(engine, groups, values, [FRONT_END], tpot=False)
+        found, error = _stage(engine, groups, values, [[FRONT_END]], tpot=False)
         values |= found
         errors |= error
     return values, errors
@@ -243,11 +248,11 @@ def _stage(
     engine: EngineProfile,
     groups: Sequence[ServingGroup],
     known: Mapping[str, float],
-    coefficients: Sequence[Coefficient],
+    starts: Sequence[Sequence[Coefficient]],
     *,
     tpot: bool = True,
 ) -> tuple[dict[str, float], dict[str, float]]:
-    names = [c.name for c in coefficients]
+    names = [c.name for c in starts[0]]
 
     def stacked(tpot_s: Array, ttft_s: Array) -> Array:
         # A power below 1 scales the logarithm, hence the weight of the residual.
@@ -269,20 +274,32 @@ def _stage(
             loss_scale=LOSS_SCALE,
             what=f"engine {engine.name}",
         )
-        for starting in _starts(coefficients)
+        for starting in starts
     ]
     estimate = min(estimates, key=lambda found: _loss(np.log(predict(found.values) / measured)))
     values = dict(zip(names, (float(v) for v in estimate.values), strict=True))
     return values, finite_errors(names, estimate.standard_error)
 
 
-def _starts(coefficients: Sequence[Coefficient]) -> list[Sequence[Coefficient]]:
-    """Return where the search starts: rates and routing of experts trade against each other."""
+def _starts(
+    coefficients: Sequence[Coefficient], near: Mapping[str, float] | None
+) -> list[Sequence[Coefficient]]:
+    """Return where the search starts: near a known answer, or from two places.
+
+    Rates and routing of experts trade against each other, so one start may end in a hollow.
+    """
+    if near is not None:
+        return [[replace(c, start=_inside(c, near.get(c.name, c.start))) for c in coefficients]]
     elsewhere = {"grouped_flop_share": 0.25, "grouped_bandwidth_share": 0.5, "routing_shape": 0.5}
     if not any(c.name in elsewhere for c in coefficients):
         return [coefficients]
     other = [replace(c, start=elsewhere.get(c.name, c.start)) for c in coefficients]
     return [coefficients, other]
+
+
+def _inside(coefficient: Coefficient, value: float) -> float:
+    margin = 1e-3 * (coefficient.high - coefficient.low)
+    return min(max(value, coefficient.low + margin), coefficient.high - margin)
 
 
 def _loss(residual: Array) -> float:
@@ -291,7 +308,10 @@ def _loss(residual: Array) -> float:
 
 
 def _model_error(
-    engine: EngineProfile, groups: Sequence[ServingGroup], fixed: Mapping[str, float]
+    engine: EngineProfile,
+    groups: Sequence[ServingGroup],
+    fixed: Mapping[str, float],
+    near: Mapping[str, float],
 ) -> float:
     """Return 1 sigma on deployments unseen by the fit, from the fitted half alone."""
     squares: list[Array] = []
@@ -301,7 +321,7 @@ def _model_error(
         unseen = [group for index, group in enumerate(dealt) if index % _FOLDS == fold]
         if not unseen:
             continue
-        altered = with_coefficients(engine, _fit(engine, seen, fixed)[0])
+        altered = with_coefficients(engine, _fit(engine, seen, fixed, near)[0])
         for group in unseen:
             error = np.log(group.price(altered)[0] / group.tpot_s)
             squares.append((error / _Z_95) ** 2 - group.kernel_sigma**2)

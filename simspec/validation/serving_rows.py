@@ -26,6 +26,7 @@ import numpy as np
 from simspec.calibration.engines import ServingGroup, is_fitted
 from simspec.calibration.robust import Array
 from simspec.core.errors import SimspecError
+from simspec.core.yamlio import parse_mapping
 from simspec.cost.forward import CostModel
 from simspec.hardware.load import engine_names, hardware_names
 from simspec.hardware.profile import EngineProfile
@@ -55,9 +56,6 @@ OUT_OF_STEP = frozenset({"0.12.0", "0.5.6.post2"})
 """Versions of vLLM and SGLang whose undated runs keep their users apart: their TTFT holds no
 wait for a neighbour's prompt."""
 
-JUDGED_RUNS = frozenset({"vllm 0.12.0"})
-"""Engine versions whose runs only judge: arithmetic refutes a part of them."""
-
 FORMATS = {
     ("fp8", "fp8"): "fp8",
     ("fp8_block", "fp8_block"): "fp8_block",
@@ -71,7 +69,7 @@ BLOCK_SCALED = ("deepseek", "qwen3-235b", "minimax", "kimi", "qwen3.5", "glm")
 
 
 FASTER = 0.8
-REFUTED_SHARE = 0.25
+REFUTED_SHARE = 0.1
 STATIC_SCALES = ("llama",)
 """Models that TensorRT-LLM runs from NVIDIA's checkpoints, whose input scales are known before."""
 
@@ -198,7 +196,6 @@ def _group(key: _Key, members: list[int], records: list[dict[str, Any]]) -> Grou
         name=key.name,
         family="moe" if is_moe else "dense",
         is_fitted=key.hardware in FITTED_HARDWARE
-        and not any(_run(row)[0] in JUDGED_RUNS for row in rows)
         and is_fitted(
             key.engine, deployment.architecture.name, key.hardware, deployment.target.num_ranks
         ),
@@ -219,13 +216,13 @@ def _with_suspects(
 ) -> list[Group | NoGroup]:
     """Doubt the rows whose own runs or neighbours contradict them.
 
-    Of runs (engine version and model) of which arithmetic refutes :data:`REFUTED_SHARE` and more,
+    Of the runs of an engine version of which arithmetic refutes :data:`REFUTED_SHARE` and more,
     none is judged. Nor are those of a deployment and version of which two runs of one load differ
     by more than :data:`FASTER`: something that no column states tells them apart. And more users
     are not served faster: a row is doubted whose TPOT is less than :data:`FASTER` of one with half
     the users or fewer, at the same lengths of the same deployment.
     """
-    refuted: dict[tuple[str, str], list[bool]] = {}
+    refuted: dict[str, list[bool]] = {}
     for group in read:
         if isinstance(group, Group):
             for index, doubt in zip(group.index, group.doubts, strict=True):
@@ -245,7 +242,7 @@ def _with_suspects(
             if sum(refuted[run]) >= REFUTED_SHARE * len(refuted[run]):
                 reason = (
                     f"arithmetic refutes {sum(refuted[run])} of the {len(refuted[run])} runs of "
-                    f"{run[1]} on {run[0]}"
+                    f"{run}, so what the columns say of the others is doubtful too"
                 )
             if reason is not None:
                 doubts[place] = Doubt("suspect", reason)
@@ -253,11 +250,12 @@ def _with_suspects(
     return found
 
 
-def _run(row: Mapping[str, Any]) -> tuple[str, str]:
-    return f"{_text(row['engine'])} {_text(row['engine_version'])}".strip(), _text(row["model"])
+def _run(row: Mapping[str, Any]) -> str:
+    """Return the campaign a row belongs to: one version of one engine."""
+    return f"{_text(row['engine'])} {_text(row['engine_version'])}".strip()
 
 
-def _unstated(records: list[dict[str, Any]], members: Sequence[int]) -> dict[tuple[str, str], str]:
+def _unstated(records: list[dict[str, Any]], members: Sequence[int]) -> dict[str, str]:
     """Return the runs of a deployment of which two of one load differ, and what they report."""
     slowest: dict[tuple[Any, ...], tuple[float, float]] = {}
     for index in members:
@@ -366,7 +364,7 @@ def _deployment(key: _Key) -> Deployment:
     model = catalog_name_of(key.model)
     if model is None:
         raise _Unknown(unknown("architecture", key.model, catalog_names()))
-    config = DeploymentConfig.model_validate(
+    config = parse_mapping(
         {
             "model": model,
             "hardware": key.hardware,
@@ -377,7 +375,9 @@ def _deployment(key: _Key) -> Deployment:
             "dtype": _dtype(key, model),
             "kv_dtype": _kv_dtype(key, model),
             "method": "autoregressive",
-        }
+        },
+        DeploymentConfig,
+        "row",
     )
     return build(config)
 

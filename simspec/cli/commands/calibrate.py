@@ -86,3 +86,42 @@ def host(
         typer.echo(f"{head}\n{fit.yaml(machine)}", nl=False)
     for name, error in fit.errors:
         note(f"{error:+7.1%}  {name}")
+
+
+@calibrate_app.command()
+def engine(
+    table: Path = typer.Argument(help="Closed-loop benchmarks: a table of serving_closed_loop."),
+    name: str = typer.Argument(help="Engine profile, whose rows are used."),
+    leave_out: list[str] = typer.Option(
+        [], help="Judge, and do not fit, deployments whose name holds this text."
+    ),
+    every: bool = typer.Option(
+        False, "--all", help="Fit all other deployments, not only the published half."
+    ),
+    fix: list[str] = typer.Option([], help="NAME=VALUE: a coefficient known from elsewhere."),
+) -> None:
+    """Fit what an engine adds to the kernels to benchmark rows; print groups of its profile.
+
+    Example: simspec calibrate engine serving_closed_loop.csv trtllm --leave-out qwen3-32b
+    """
+    from simspec.validation.serving_fit import fit_profile
+
+    fit = fit_profile(table, name, leave_out=leave_out, every=every, fixed=_assignments(fix))
+    typer.echo(fit.yaml(), nl=False)
+    for line in fit.report():
+        note(line)
+
+
+def _assignments(given: list[str]) -> dict[str, float]:
+    from simspec.core.errors import ConfigError
+
+    found = {}
+    for text in given:
+        key, _, value = text.partition("=")
+        try:
+            found[key.strip()] = float(value)
+        except ValueError:
+            raise ConfigError(
+                f"--fix: {text!r} is not NAME=VALUE with a number; for example per_step_us=753"
+            ) from None
+    return found
