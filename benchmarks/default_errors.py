@@ -31,7 +31,8 @@ from simspec.calibration.robust import halves
 from simspec.core.yamlio import parse_mapping
 from simspec.cost.collectives import one_shot, ring
 from simspec.cost.collectives._base import collective_seconds
-from simspec.cost.roofline import kernel_rate, kernel_seconds
+from simspec.cost.operators._base import GemmFormat
+from simspec.cost.roofline import kernel_rate, kernel_seconds, product_seconds
 from simspec.hardware.load import load_hardware, load_hardware_config
 from simspec.hardware.profile import Hardware, KernelFit
 from simspec.hardware.uncertainty import NORMAL_MEDIAN
@@ -65,22 +66,39 @@ def spread(log_ratios: list[float] | np.ndarray) -> float:
 # -- devices -----------------------------------------------------------------------------------
 
 
-def kernel_works() -> dict[str, list[tuple[float, float]]]:
-    """FLOP and bytes of kernels of an 8B model (d = 4096, FFN 14336, 32 heads, 8 KV heads)."""
+def kernel_times(device: Hardware, kind: str, dtype: str, fit: KernelFit) -> list[float]:
+    """Seconds of kernels of an 8B model (d = 4096, FFN 14336, 32 heads, 8 KV heads)."""
     k, n, heads, kv_heads, size = 4096, 14336, 32, 8, 128
-    return {
-        "gemm": [(2.0 * m * k * n, 2.0 * (k * n + m * (k + n))) for m in ROWS],
-        "decode_attention": [
-            (4.0 * heads * size * b * c, 4.0 * b * size * (c * kv_heads + heads))
+    if kind == "gemm":
+        form = product_form(device, dtype, fit)
+        kernel = form.kernel("product", k, n)
+        return [float(kernel.seconds(m)) for m in ROWS]
+    rate = kernel_rate(device, fit, "bf16")
+    if kind == "elementwise":
+        return [float(kernel_seconds(0.0, 2.0 * 3 * k * m, rate)) for m in ROWS]
+    if kind == "decode_attention":
+        return [
+            float(
+                kernel_seconds(
+                    4.0 * heads * size * b * c, 4.0 * b * size * (c * kv_heads + heads), rate
+                )
+            )
+            + b * kv_heads * fit.sequence_s
             for b in (1, 16, 64)
             for c in (512, 2048, 8192)
-        ],
-        "prefill_attention": [
-            (2.0 * heads * size * t * t, 4.0 * t * size * (kv_heads + heads))
-            for t in (512, 2048, 8192)
-        ],
-        "elementwise": [(0.0, 2.0 * 3 * k * m) for m in ROWS],
-    }
+        ]
+    return [
+        float(kernel_seconds(2.0 * heads * size * t * t, 4.0 * t * size * (kv_heads + heads), rate))
+        + t * kv_heads * fit.token_s
+        for t in (512, 2048, 8192)
+    ]
+
+
+def product_form(device: Hardware, dtype: str, fit: KernelFit) -> GemmFormat:
+    """Weights and inputs in the type, outputs in 16 bit, as the tables count them."""
+    _, width = tables.GEMM_DTYPES[dtype]
+    rate = kernel_rate(device, fit, dtype)
+    return GemmFormat(width, width, 2.0, rate, fit.depth_s, fit.quantise_s)
 
 
 def fits_of(device: Hardware, kind: str) -> dict[str, KernelFit]:
@@ -96,18 +114,17 @@ def is_judged(name: str, kind: str, dtype: str) -> bool:
 def device_spreads() -> dict[str, float]:
     devices = {name: load_hardware(name) for name in FITTED}
     spreads = {}
-    for kind, works in kernel_works().items():
-        ratios = []
+    for kind in ("gemm", "decode_attention", "prefill_attention", "elementwise"):
+        ratios: list[float] = []
         for own, other in permutations(devices, 2):
             mine, theirs = fits_of(devices[own], kind), fits_of(devices[other], kind)
             for dtype in mine.keys() & theirs.keys():
                 if is_judged(own, kind, dtype) and is_judged(other, kind, dtype):
-                    compute = dtype if dtype in devices[own].peak_flop_per_s else "bf16"
-                    compute = "bf16" if "attention" in kind else compute
-                    rates = [kernel_rate(devices[own], f[dtype], compute) for f in (mine, theirs)]
-                    for work in works:
-                        a, b = (float(kernel_seconds(*work, rate)) for rate in rates)
-                        ratios.append(math.log(b / a))
+                    a, b = (
+                        kernel_times(devices[own], kind, dtype, fits[dtype])
+                        for fits in (mine, theirs)
+                    )
+                    ratios += [math.log(y / x) for x, y in zip(a, b, strict=True)]
         spreads[kind] = spread(ratios)
     spreads["all_reduce"] = spread(list(_all_reduce_ratios(devices)))
     return spreads
@@ -159,14 +176,14 @@ def kernel_sharing(folder: Path) -> list[float]:
             if dtype not in hardware.gemm:
                 continue
             rows = tables.gemm_rows(table, dtype, l2_bytes=(config.memory.l2_mb or 0.0) * 1e6)
-            rate = kernel_rate(hardware, hardware.gemm[dtype], dtype)
-            predicted = np.asarray(kernel_seconds(rows.flop, rows.num_bytes, rate))
-            sides = [tuple(map(int, group.split("x"))) for group in rows.groups]
-            weights = np.array([n * k for n, k in sides], dtype=np.float64)
+            rate = product_form(hardware, dtype, hardware.gemm[dtype]).product_rate(
+                rows.in_features
+            )
+            predicted = np.asarray(product_seconds(rows.num_rows, rows.flop, rows.num_bytes, rate))
             frame = pd.DataFrame(
                 {
                     "group": rows.groups,
-                    "rows": np.rint(rows.flop / (2.0 * weights)),
+                    "rows": rows.num_rows,
                     "r": np.log(predicted / rows.measured_s),
                 }
             )[~rows.is_resident & ~halves(rows.groups)]
