@@ -6,6 +6,7 @@ in time or capacity, so only counts are kept: every operation is a dictionary lo
 addition. Left out: sharing of blocks between requests (prefix caching).
 
 Law: after every operation the blocks held by all requests plus the free ones are the pool.
+Blocks may be reserved for several requests at once and assigned to each of them later.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class BlockPool:
         Blocks no request holds. Read it, never set it.
     """
 
-    __slots__ = ("_held", "block_size_tokens", "num_blocks", "num_free_blocks")
+    __slots__ = ("_held", "_unassigned", "block_size_tokens", "num_blocks", "num_free_blocks")
 
     def __init__(self, num_blocks: int, block_size_tokens: int) -> None:
         assert num_blocks >= 0, num_blocks
@@ -38,6 +39,7 @@ class BlockPool:
         self.block_size_tokens = block_size_tokens
         self.num_free_blocks = num_blocks
         self._held: dict[int, int] = {}
+        self._unassigned = 0
 
     @property
     def num_used_blocks(self) -> int:
@@ -67,6 +69,17 @@ class BlockPool:
         self.num_free_blocks -= num_blocks
         self._held[request_id] = self._held.get(request_id, 0) + num_blocks
 
+    def reserve(self, num_blocks: int) -> None:
+        """Take ``num_blocks`` blocks for requests to be named later; a negative number returns."""
+        assert num_blocks <= self.num_free_blocks, (num_blocks, self.num_free_blocks)
+        self.num_free_blocks -= num_blocks
+        self._unassigned += num_blocks
+
+    def assign(self, request_id: int, num_blocks: int) -> None:
+        """Name the request that holds ``num_blocks`` of the reserved blocks."""
+        self._unassigned -= num_blocks
+        self._held[request_id] = self._held.get(request_id, 0) + num_blocks
+
     def shrink(self, request_id: int, num_blocks: int) -> None:
         """Take ``num_blocks`` blocks back, for example those of rejected drafts."""
         held = self._held[request_id]
@@ -82,6 +95,7 @@ class BlockPool:
 
     def check(self) -> None:
         """Assert conservation: held + free = pool, and nothing is negative."""
+        assert self._unassigned == 0, self._unassigned
         held = sum(self._held.values())
         assert held + self.num_free_blocks == self.num_blocks, (held, self.num_free_blocks)
         assert self.num_free_blocks >= 0, self.num_free_blocks

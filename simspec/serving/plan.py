@@ -85,6 +85,8 @@ class ServingSetup:
     limits: SchedulerLimits
     max_simulated_s: float | None = None
     """Stop the clock here; what still runs is recorded as ``running`` or ``waiting``."""
+    step_by_step: bool = False
+    """Look at every sequence in every step: the same records, several times slower."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +127,22 @@ class SequenceState:
     num_rounds: int = 0
     num_drafted: int = 0
     num_accepted: int = 0
+    synced_round: int = 0
+    """Round of its cohort up to which the numbers above are counted."""
+
+
+class LazyBatch(Protocol):
+    """The decoding sequences where they move together; ``simspec.serving.cohort`` has them."""
+
+    members: list[SequenceState]
+
+    def reserve(self, budget: int) -> bool:
+        """Take the slots of everybody's round if ``budget`` and the pool have them."""
+        ...
+
+    def dissolve(self) -> None:
+        """Bring every member up to date and let it go."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +154,8 @@ class EngineState:
     """First come, first served; preempted sequences return to the front."""
     running: list[SequenceState] = field(default_factory=list)
     """In order of admission."""
+    cohort: LazyBatch | None = None
+    """Where decoding sequences move together: either all of them are members, or none."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +164,8 @@ class StepPlan:
 
     decoding: list[SequenceState] = field(default_factory=list)
     """Sequences that take one decode round; their K + 1 slots are reserved."""
+    is_together: bool = False
+    """Whether ``decoding`` are the members of the cohort, whose states are stale."""
     prefilling: list[SequenceState] = field(default_factory=list)
     """Sequences that compute a prompt chunk."""
     chunks: list[int] = field(default_factory=list)

@@ -2,8 +2,12 @@
 
 Each turn of the loop is one engine step: the scheduler says who takes part, the tapes say what
 each round drafts and accepts, the cost model says how long the passes take, SimPy waits exactly
-once, and the tokens reach their clients at the end of the step. The order of events at equal
-times is their order of insertion.
+at most once, and the tokens reach their clients at the end of the step. The order of events at
+equal times is their order of insertion.
+
+A step during which nothing else happens needs no event: the replica's own clock runs ahead of
+SimPy's up to the next one. Decoding sequences that take part in every step are kept together
+(``cohort``); with ``step_by_step`` each is looked at in every step, with the same records.
 
 Left out: the time between an arrival and the engine noticing it, streaming to the client, and
 overlap of scheduling with the device beyond what the engine profile's host time says.
@@ -12,25 +16,27 @@ overlap of scheduling with the device beyond what the engine profile's host time
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from math import isnan
+from math import isnan, nextafter
 
 import simpy
 
+from simspec.cost.template import Columns
 from simspec.cost.work import Rows
 from simspec.memory.blocks import BlockPool
 from simspec.serving import invariants
-from simspec.serving.plan import EngineState, SequenceState, ServingSetup, StepPlan, StepPrice
+from simspec.serving.cohort import Cohort, DraftingCohort, PlainCohort
+from simspec.serving.plan import EngineState, SequenceState, ServingSetup, StepPlan
 from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
 from simspec.serving.records import (
     NUM_REQUEST_COLUMNS,
     NUM_STEP_COLUMNS,
-    PHASES,
     Fate,
     RowBuffer,
     RunRecords,
     request_records,
     step_records,
 )
+from simspec.serving.round_price import RoundPricer
 from simspec.serving.scheduling._base import (
     SCHEDULERS,
     Scheduler,
@@ -69,7 +75,11 @@ class Replica:
         self._check = check
         self._round_slots = setup.method.max_draft + 1
         self._scheduler = build_scheduler(setup)
-        self._state = EngineState(BlockPool(setup.num_blocks, setup.block_size_tokens))
+        blocks = BlockPool(setup.num_blocks, setup.block_size_tokens)
+        self._cohort = self._new_cohort(blocks)
+        self._state = EngineState(blocks, cohort=self._cohort)
+        self._pricer = RoundPricer(setup.method, setup.cost)
+        self._now = 0.0
         self._wake: simpy.Event | None = None
         longest = max((request.output_len for request in setup.requests), default=0)
         # A request longer than the pool is refused, whatever its log says.
@@ -83,11 +93,18 @@ class Replica:
         self._integral_s = 0.0
         self._integrated_until_s = 0.0
 
+    def _new_cohort(self, blocks: BlockPool) -> Cohort | None:
+        is_known = getattr(self._scheduler, "is_made_of_moves", False)
+        if self._setup.step_by_step or not is_known:
+            return None
+        max_draft = self._setup.method.max_draft
+        return DraftingCohort(blocks, max_draft) if max_draft else PlainCohort(blocks)
+
     # -- arrivals and departures -----------------------------------------------------------
 
     def submit(self, request: Request) -> bool:
         """Take a request in, or refuse it if it can never fit; return whether it was taken."""
-        now = self._env.now
+        self._now = now = max(self._now, self._env.now)
         sequence = SequenceState(
             request_id=request.request_id,
             prompt_len=request.prompt_len,
@@ -113,7 +130,7 @@ class Replica:
         self._count(-1)
 
     def _count(self, change: int) -> None:
-        now = self._env.now
+        now = self._now
         self._integral_s += self._num_in_system * (now - self._integrated_until_s)
         self._integrated_until_s = now
         self._num_in_system += change
@@ -122,43 +139,63 @@ class Replica:
 
     def process(self) -> Generator[simpy.Event, object, None]:
         """Run for ever: one engine step per turn, asleep while nobody is in the system."""
-        env, state, limits = self._env, self._state, self._setup.limits
+        env, state, cohort = self._env, self._state, self._cohort
+        blocks = state.blocks
         schedule = self._scheduler.schedule
+        budget = self._setup.limits.max_num_batched_tokens
+        next_event_s = env.peek()
         while True:
-            plan = schedule(state)
-            if not plan.decoding and not plan.prefilling:
-                invariants.when_idle(state)
-                self._wake = env.event()
-                yield self._wake
-                continue
-            start_s = env.now
-            if plan.admitted or plan.preempted:
-                self._stamp(plan, start_s)
-            num_blocks_used = state.blocks.num_used_blocks
-            num_waiting = len(state.waiting)
-            num_running = len(state.running)
-            drafted = [sequence.drafted_at[sequence.emitted] for sequence in plan.decoding]
-            price = self._price(plan, drafted)
-            yield env.timeout(float(price.total_s))
-            counts = self._settle(plan, drafted, start_s)
-            self._step_rows.append(
-                (
-                    start_s,
-                    env.now - start_s,
-                    len(plan.decoding),
-                    len(plan.prefilling),
-                    sum(plan.chunks),
-                    sum(drafted),
-                    *counts,
-                    num_running,
-                    num_waiting,
-                    len(plan.preempted),
-                    num_blocks_used,
-                    *_price_columns(price),
-                )
+            # Nobody to admit, to prefill or to wait for: every policy lets all decode.
+            is_plain = (
+                cohort is not None
+                and not state.waiting
+                and len(cohort.members) == len(state.running) > 0
+                and cohort.reserve(budget)
             )
+            start_s = self._now
+            if is_plain:
+                assert cohort is not None
+                num_sequences = len(cohort.members)
+                price = self._pricer.of_cohort(cohort, None, num_sequences)
+                facts: tuple[int, ...] = (num_sequences, 0, 0, blocks.num_used_blocks)
+            else:
+                plan = schedule(state)
+                if not plan.decoding and not plan.prefilling:
+                    invariants.when_idle(state)
+                    self._wake = env.event()
+                    yield self._wake
+                    self._now = env.now
+                    next_event_s = env.peek()
+                    continue
+                if plan.admitted or plan.preempted:
+                    self._stamp(plan, start_s)
+                facts = (
+                    len(state.running),
+                    len(state.waiting),
+                    len(plan.preempted),
+                    blocks.num_used_blocks,
+                )
+                price = self._price(plan)
+            end_s = start_s + price[0]
+            if end_s >= next_event_s:
+                # A difference of numbers within a factor of two is exact, so is the sum.
+                if 2.0 * env.now < end_s:
+                    while env.now < start_s:
+                        yield env.timeout(_delay(env.now, start_s))
+                yield env.timeout(price[0] if env.now == start_s else end_s - env.now)
+                next_event_s = env.peek()
+            self._now = end_s
+            if is_plain:
+                counts = self._settle_plain(num_sequences, start_s)
+            else:
+                counts = self._settle(plan, start_s)
+            self._step_rows.append((start_s, end_s - start_s, *counts, *facts, *price[1:]))
             if self._check:
-                invariants.after_step(state, plan, limits, self._round_slots)
+                if cohort is not None:
+                    cohort.sync()
+                if is_plain:
+                    plan = StepPlan(decoding=state.running[:0])
+                invariants.after_step(state, plan, self._setup.limits, self._round_slots)
 
     def _stamp(self, plan: StepPlan, now: float) -> None:
         for sequence in plan.preempted:
@@ -182,42 +219,100 @@ class Replica:
         sequence.drafted_at = outcomes.drafted[: sequence.output_len].tolist()
         sequence.accepted_at = outcomes.accepted[: sequence.output_len].tolist()
 
-    def _price(self, plan: StepPlan, drafted: list[int]) -> StepPrice:
+    def _price(self, plan: StepPlan) -> Columns:
+        prefill = _prefill_rows(plan) if plan.prefilling else None
+        num_sequences = len(plan.decoding) + len(plan.prefilling)
+        if plan.is_together:
+            assert self._cohort is not None
+            return self._pricer.of_cohort(self._cohort, prefill, num_sequences)
         decoding = plan.decoding
         contexts = [sequence.context_len for sequence in decoding]
-        prefill = _prefill_rows(plan) if plan.prefilling else None
+        drafted = [sequence.drafted_at[sequence.emitted] for sequence in decoding]
         accepted = [sequence.accepted_at[sequence.emitted] for sequence in decoding]
-        passes = self._setup.method.round_passes(contexts, drafted, accepted, prefill)
-        return self._setup.cost.step(passes, len(decoding) + len(plan.prefilling))
+        return self._pricer.of_lists(contexts, drafted, accepted, prefill, num_sequences)
 
     # -- the end of a step -----------------------------------------------------------------
 
-    def _settle(
-        self, plan: StepPlan, drafted: list[int], start_s: float
-    ) -> tuple[int, int, int, int, int]:
-        """Hand out the tokens of a step; return accepted, emitted, prefilled, cut, steady gaps."""
-        finished: list[SequenceState] = []
-        accepted, cut, steady = self._settle_rounds(plan, drafted, start_s, finished)
-        num_prefilled = self._settle_prefills(plan, finished)
+    def _settle_plain(self, num_sequences: int, start_s: float) -> tuple[int, ...]:
+        """Hand out the tokens of a step that is a round for all; return what the records count."""
+        cohort = self._cohort
+        assert cohort is not None
+        drafted = cohort.num_drafted
+        finished, accepted, cut = cohort.advance(start_s, self._now)
         if finished:
-            gone = set(map(id, finished))
-            self._state.running = [s for s in self._state.running if id(s) not in gone]
-            for sequence in finished:
-                self._leave(sequence)
-            for _ in finished:
-                self._on_leave()
-        emitted = accepted + len(plan.decoding) + num_prefilled - cut
-        return accepted, emitted, num_prefilled, cut, steady
+            self._dismiss(finished)
+        emitted = accepted + num_sequences - cut
+        return num_sequences, 0, 0, drafted, accepted, emitted, 0, cut, num_sequences
+
+    def _settle(self, plan: StepPlan, start_s: float) -> tuple[int, ...]:
+        """Hand out the tokens of a step; return what the records count of it.
+
+        Decoding and prefilling sequences, prompt tokens, drafted, accepted, emitted, prefilled,
+        cut, steady gaps.
+        """
+        cohort = self._cohort
+        num_decoding = len(plan.decoding)
+        if plan.is_together:
+            assert cohort is not None
+            drafted = cohort.num_drafted
+            finished, accepted, cut = cohort.advance(start_s, self._now)
+            steady = num_decoding
+        else:
+            if cohort is not None and cohort.members:
+                # They stall for a step of prompts.
+                cohort.dissolve()
+            finished = []
+            drafted, accepted, cut, steady = self._settle_rounds(plan, start_s, finished)
+        prefilled = self._settle_prefills(plan)
+        ended = [sequence for sequence in prefilled if sequence.emitted == sequence.output_len]
+        finished += ended
+        if finished:
+            self._dismiss(finished)
+        if cohort is not None:
+            self._gather(cohort, plan, prefilled)
+        emitted = accepted + num_decoding + len(prefilled) - cut
+        return (
+            num_decoding,
+            len(plan.prefilling),
+            sum(plan.chunks),
+            drafted,
+            accepted,
+            emitted,
+            len(prefilled),
+            cut,
+            steady,
+        )
+
+    def _dismiss(self, finished: list[SequenceState]) -> None:
+        gone = set(map(id, finished))
+        self._state.running = [s for s in self._state.running if id(s) not in gone]
+        for sequence in finished:
+            self._leave(sequence)
+        for _ in finished:
+            self._on_leave()
+
+    def _gather(self, cohort: Cohort, plan: StepPlan, prefilled: list[SequenceState]) -> None:
+        """Let those join the cohort whose last tokens came out when the others' did."""
+        if plan.is_together:
+            joining = [s for s in prefilled if s.emitted < s.output_len]
+        else:
+            now = self._now
+            joining = [s for s in self._state.running if s.context_len >= s.prefill_target]
+            if any(sequence.last_token_s != now for sequence in joining):
+                return
+            cohort.last_token_s = now
+        for sequence in joining:
+            cohort.join(sequence)
 
     def _settle_rounds(
-        self, plan: StepPlan, drafted: list[int], start_s: float, finished: list[SequenceState]
-    ) -> tuple[int, int, int]:
-        now = self._env.now
+        self, plan: StepPlan, start_s: float, finished: list[SequenceState]
+    ) -> tuple[int, int, int, int]:
+        now = self._now
         step_s = now - start_s
         block_size = self._setup.block_size_tokens
         speculates = self._round_slots > 1
-        num_accepted = num_cut = num_steady = 0
-        for sequence, m in zip(plan.decoding, drafted, strict=True):
+        num_drafted = num_accepted = num_cut = num_steady = 0
+        for sequence in plan.decoding:
             position = sequence.emitted
             a = sequence.accepted_at[position]
             position += a + 1
@@ -233,6 +328,8 @@ class Replica:
             if gap_s > sequence.max_gap_s:  # noqa: PLR1730 (a call per token costs more)
                 sequence.max_gap_s = gap_s
             if speculates:
+                m = sequence.drafted_at[sequence.emitted]
+                num_drafted += m
                 num_accepted += a
                 sequence.num_drafted += m
                 sequence.num_accepted += a
@@ -245,16 +342,17 @@ class Replica:
                 position = sequence.output_len
                 finished.append(sequence)
             sequence.emitted = position
-        return num_accepted, num_cut, num_steady
+        return num_drafted, num_accepted, num_cut, num_steady
 
-    def _settle_prefills(self, plan: StepPlan, finished: list[SequenceState]) -> int:
-        now = self._env.now
-        num_prefilled = 0
+    def _settle_prefills(self, plan: StepPlan) -> list[SequenceState]:
+        """Count the prompt chunks; return those whose prefill is complete, a token each."""
+        now = self._now
+        prefilled = []
         for sequence, chunk in zip(plan.prefilling, plan.chunks, strict=True):
             sequence.context_len += chunk
             if sequence.context_len < sequence.prefill_target:
                 continue
-            num_prefilled += 1
+            prefilled.append(sequence)
             if sequence.emitted == 0:
                 sequence.first_token_s = now
             else:
@@ -263,9 +361,7 @@ class Replica:
                 sequence.max_gap_s = max(sequence.max_gap_s, gap_s)
             sequence.last_token_s = now
             sequence.emitted += 1
-            if sequence.emitted == sequence.output_len:
-                finished.append(sequence)
-        return num_prefilled
+        return prefilled
 
     # -- records ---------------------------------------------------------------------------
 
@@ -294,6 +390,8 @@ class Replica:
     def close(self, num_not_arrived: int) -> RunRecords:
         """Record those still present and return the run."""
         state, setup = self._state, self._setup
+        if self._cohort is not None:
+            self._cohort.sync()
         is_empty = not state.running and not state.waiting
         end_s = self._integrated_until_s if is_empty else self._env.now
         self._integral_s += self._num_in_system * (end_s - self._integrated_until_s)
@@ -372,12 +470,7 @@ def _prefill_rows(plan: StepPlan) -> Rows:
     return Rows("prefill", len(plan.chunks), sum(plan.chunks), kv_tokens, attended, num_last)
 
 
-def _price_columns(price: StepPrice) -> tuple[float, ...]:
-    by_phase = price.by_phase
-    return (
-        float(price.host_s),
-        float(price.network_s),
-        float(price.flop),
-        float(price.bytes),
-        *[float(by_phase.get(phase, 0.0)) for phase in PHASES],
-    )
+def _delay(now: float, until_s: float) -> float:
+    """Return the delay that takes a clock to ``until_s``, or one bit short of it."""
+    delay_s = until_s - now
+    return delay_s if now + delay_s <= until_s else nextafter(delay_s, 0.0)

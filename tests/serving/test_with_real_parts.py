@@ -28,6 +28,14 @@ KANGAROO = {
     "confidence_threshold": 0.6,
 }
 ACCEPTANCE = {"name": "constant", "alpha": 0.7, "confidence": {"a": 4.5, "b": 1.8}}
+NEEDED = {
+    "draft_and_verify": {"skipped_attention": 12, "skipped_mlp": 6},
+    "dual_model": {"draft_model": "llama-3.2-1b"},
+}
+METHOD_OF = {
+    name: {"name": name, **NEEDED[name]} if name in NEEDED else name for name in METHODS.names()
+}
+"""Each method with what it has to be told."""
 BASE = {"model": "llama-3.1-8b", "hardware": "h100_sxm", "engine": "vllm"}
 
 
@@ -103,8 +111,8 @@ def test_autoregression_does_not_look_at_acceptance():
 
 def test_every_method_can_be_simulated():
     """Each plug-in obeys the laws with its defaults and drafts at most its K."""
-    for name in METHODS.names():
-        of = deployment(name)
+    for name, method in METHOD_OF.items():
+        of = deployment(method)
         run = simulate(serving(of, mixed(10, 20.0)), check=True)
         assert set(run.requests.fate.tolist()) == {Fate.FINISHED}, name
         assert run.max_draft == of.method.max_draft

@@ -2,10 +2,16 @@
 
 A scheduler only decides. Given the queues and the block allocator it returns a plan; it never
 sees the clock. Each move asks the allocator first and then acts, so a plan cannot fail half-way.
+
+A policy whose class has ``is_made_of_moves = True`` promises two things: it reads and changes the
+running sequences through the moves below alone, and with nobody waiting or prefilling its step is
+a round for all. Then decoding sequences are kept together (``simspec.serving.cohort``); under any
+other policy each is looked at in every step.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Protocol
 
 from simspec.core.errors import ConfigError
@@ -76,6 +82,13 @@ def reserve_rounds(
     int, tokens
         Budget that is left; negative when a sequence sat out, so that nothing else is added.
     """
+    cohort = state.cohort
+    if cohort is not None and cohort.members:
+        if cohort.reserve(budget):
+            plan.is_together = True
+            plan.decoding = cohort.members.copy()
+            return budget - round_slots * len(plan.decoding)
+        cohort.dissolve()
     running = state.running
     blocks = state.blocks
     decoding = plan.decoding
@@ -110,7 +123,9 @@ def continue_prefills(state: EngineState, plan: StepPlan, budget: int, *, chunke
     int, tokens
         Budget that is left.
     """
-    for sequence in state.running:
+    # Unfinished prompts exist only behind every decoding sequence.
+    num_decoding = len(state.cohort.members) if state.cohort is not None else 0
+    for sequence in islice(state.running, num_decoding, None):
         if sequence.context_len < sequence.prefill_target:
             chunk = _chunk(sequence, budget, chunked=chunked)
             if chunk <= 0:

@@ -9,7 +9,7 @@ admitted in a step that preempted somebody or in which a decoding sequence found
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from simspec.serving.plan import EngineState, SchedulerLimits, StepPlan
 from simspec.serving.preemption._base import Preemption
@@ -35,6 +35,8 @@ class Config(SchedulerConfig):
 
 class Continuous:
     """Decode rounds, then prompt chunks, then admissions, in one step."""
+
+    is_made_of_moves: ClassVar[bool] = True
 
     def __init__(self, limits: SchedulerLimits, round_slots: int, preemption: Preemption) -> None:
         self.limits = limits

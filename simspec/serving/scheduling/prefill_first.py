@@ -6,7 +6,7 @@ can. First tokens come early and the tokens of running requests stall meanwhile.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from simspec.serving.plan import EngineState, SchedulerLimits, StepPlan
 from simspec.serving.preemption._base import Preemption
@@ -32,6 +32,8 @@ class Config(SchedulerConfig):
 
 class PrefillFirst:
     """A step of prompts if there is one, else a step of decode rounds."""
+
+    is_made_of_moves: ClassVar[bool] = True
 
     def __init__(self, limits: SchedulerLimits, round_slots: int, preemption: Preemption) -> None:
         self.limits = limits

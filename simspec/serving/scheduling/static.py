@@ -8,7 +8,7 @@ A batch does not wait to be full.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from simspec.serving.plan import EngineState, SchedulerLimits, StepPlan
 from simspec.serving.preemption._base import Preemption
@@ -32,6 +32,8 @@ class Config(SchedulerConfig):
 
 class Static:
     """Take a batch in, prefill it, decode it to the end."""
+
+    is_made_of_moves: ClassVar[bool] = True
 
     def __init__(self, limits: SchedulerLimits, round_slots: int, preemption: Preemption) -> None:
         self.limits = limits
