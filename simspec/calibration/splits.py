@@ -64,7 +64,7 @@ def is_fitted(row: Mapping[str, object]) -> bool:
         return False
     if subset == "llamacpp_4167_apple":
         chip, _, cores = hardware.removeprefix("Apple ").removesuffix("-core GPU").rpartition(" ")
-        return _LARGEST_GPU.get(chip) == int(cores)
+        return cores.isdecimal() and _LARGEST_GPU.get(chip) == int(cores)
     if model not in _FITTED_MODELS.get(subset, ()):
         return False
     return subset != "xiongjiedai_llama3" or hardware in _FITTED_DEVICES

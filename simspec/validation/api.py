@@ -19,6 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from simspec.core.errors import ConfigError, TraceError, nearest
 from simspec.core.provenance import manifest, sha256_of
 from simspec.core.resources import shown_name
@@ -184,18 +186,20 @@ def _judged(
     first = table.line(0)
     name = shown_name(path)
     contradicted = refuted(table)
-    for count, row in enumerate(reader.compare(table)):
-        if isinstance(row, LeftOut):
-            left_out.append(row)
-        elif (found := _no_comparison(row)) is not None:
-            left_out.append(found)
-        elif row.line in contradicted:
-            reason = contradicted[row.line]
-            left_out.append(LeftOut(row.line, "refuted", reason, row.subject, row.group))
-        else:
-            comparisons.append(row)
-        if progress is not None and count % _REPORT_EVERY == 0:
-            progress(name, min(row.line - first, total), total)
+    # What divides by an absurd cell has no finite prediction, and is left out for it.
+    with np.errstate(all="ignore"):
+        for count, row in enumerate(reader.compare(table)):
+            if isinstance(row, LeftOut):
+                left_out.append(row)
+            elif (found := _no_comparison(row)) is not None:
+                left_out.append(found)
+            elif row.line in contradicted:
+                reason = contradicted[row.line]
+                left_out.append(LeftOut(row.line, "refuted", reason, row.subject, row.group))
+            else:
+                comparisons.append(row)
+            if progress is not None and count % _REPORT_EVERY == 0:
+                progress(name, min(row.line - first, total), total)
     if progress is not None:
         progress(name, total, total)
     return JudgedTable(path, name, kind, total, comparisons, left_out, sha256_of(path))

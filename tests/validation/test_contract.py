@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from simspec.validation._base import QUANTITIES, TABLES, Comparison, LeftOut, TableReader
@@ -66,7 +67,9 @@ def check(path: Path, num_rows: int) -> None:
     """Judge a table and assert the contract on what comes out."""
     kind, module = recognise(path)
     lines = []
-    for row in module.compare(read_rows(path, module)):
+    with np.errstate(all="ignore"):
+        found = list(module.compare(read_rows(path, module)))
+    for row in found:
         assert isinstance(row, Comparison | LeftOut)
         lines.append(row.line)
         assert all(isinstance(key, str) for key in row.subject)
@@ -78,6 +81,8 @@ def check(path: Path, num_rows: int) -> None:
             assert row.quantity in QUANTITIES
             assert row.role in ("held_out", "fitted")
             assert row.group
+            if not math.isfinite(row.predicted):
+                continue  # validate leaves it out
             assert all(math.isfinite(value) for value in row.breakdown.values()), kind
             if row.interval is not None:
                 low, high = row.interval

@@ -37,6 +37,17 @@ _QUANTITIES: dict[str, Quantity] = {
     "ttft_ms": "ttft_ms",
 }
 
+_SIZES: dict[str, float | None] = {
+    "num_gpus": 1.0,
+    "tp": None,
+    "batch_or_concurrency": None,
+    "input_len": None,
+    "output_len": None,
+    "context_depth": None,
+}
+"""Columns of whole numbers and the least of each; None: the cell may be empty, or 0."""
+_MOST = 1e7
+
 
 def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
     """Yield every row: its figure beside the prediction, or why it is left out."""
@@ -58,6 +69,9 @@ def _judged(row: Mapping[str, Any], line: int) -> Comparison | LeftOut:
     quantity = _QUANTITIES.get(str(row["metric"]))
     if quantity is None or row["value"] is None or not row["value"] > 0:
         return LeftOut(line, "unsupported", f"no rule for {row['metric']}", row, group)
+    wrong = next((name for name in _SIZES if not _is_size(row[name], _SIZES[name])), None)
+    if wrong is not None:
+        return LeftOut(line, "unsupported", f"{wrong} is out of range", row, group)
     deployment = deployment_of(row)
     if isinstance(deployment, str):
         return LeftOut(line, "unsupported", deployment, row, group)
@@ -78,6 +92,13 @@ def _judged(row: Mapping[str, Any], line: int) -> Comparison | LeftOut:
         breakdown=predicted.breakdown,
         family=f"{row['engine']}, {_kind(row)}",
     )
+
+
+def _is_size(value: float | None, least: float | None) -> bool:
+    """Return whether a cell holds a whole number of things, or nothing where that is allowed."""
+    if value is None:
+        return least is None
+    return (least or 0.0) <= value <= _MOST and value % 1 == 0
 
 
 def _kind(row: Mapping[str, Any]) -> str:
