@@ -99,7 +99,7 @@ def test_companion_stands_apart() -> None:
         for name in _imported(_tree(path)):
             if inside and re.match(r"simspec\.(?!companion\b|traces\b|core\b)", name):
                 wrong.append(f"{_name(path)} imports {name}")
-            its_command = path == PACKAGE / "cli" / "commands" / "companion.py"
+            its_command = path == PACKAGE / "cli" / "commands" / "hardware.py"
             if name.startswith("simspec.companion") and not (inside or its_command):
                 wrong.append(f"{_name(path)} imports {name}")
     assert wrong == []
