@@ -23,7 +23,7 @@ from simspec.validation.api import JudgedTable, validate
 
 ROWS_PER_GROUP = {
     "kv_capacity_reports.csv": 100,
-    "measured_inference.csv": 2,
+    "measured_inference.csv": 1,
     "verify_cost_curves.csv": 8,
 }
 """Tables that may be shown in part, and how many rows of each group are."""
@@ -39,8 +39,9 @@ def chosen_lines(table: JudgedTable, per_group: int) -> set[int]:
             lines.append(row.line)
     chosen: set[int] = set()
     for lines in groups.values():
-        places = np.linspace(0, len(lines) - 1, min(per_group, len(lines))).round().astype(int)
-        chosen |= {lines[place] for place in places.tolist()}
+        count = min(per_group, len(lines))
+        places = np.linspace(0, len(lines) - 1, count) if count > 1 else [len(lines) // 2]
+        chosen |= {lines[round(place)] for place in places}
     doubted = {row.reason: row.line for row in table.left_out if row.cause != "unsupported"}
     return chosen | set(list(doubted.values())[:MAX_LEFT_OUT])
 

@@ -47,6 +47,12 @@ _SIZES: dict[str, float | None] = {
 }
 """Columns of whole numbers and the least of each; None: the cell may be empty, or 0."""
 _MOST = 1e7
+_PROCESSED = {
+    "prefill": ("input_len", "batch_or_concurrency"),
+    "decode": ("output_len", "batch_or_concurrency"),
+    "end_to_end": ("input_len", "output_len", "batch_or_concurrency"),
+}
+"""Columns that hold at least 1 where they hold something, by phase."""
 
 
 def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
@@ -70,6 +76,11 @@ def _judged(row: Mapping[str, Any], line: int) -> Comparison | LeftOut:
     if quantity is None or row["value"] is None or not row["value"] > 0:
         return LeftOut(line, "unsupported", f"no rule for {row['metric']}", row, group)
     wrong = next((name for name in _SIZES if not _is_size(row[name], _SIZES[name])), None)
+    wrong = wrong or next(
+        (name for name in _PROCESSED.get(row["phase"], ()) if row[name] == 0), None
+    )
+    if wrong is None and row["phase"] == "prefill" and row["input_len"] is None:
+        wrong = "input_len"
     if wrong is not None:
         return LeftOut(line, "unsupported", f"{wrong} is out of range", row, group)
     deployment = deployment_of(row)
