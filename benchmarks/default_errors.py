@@ -130,6 +130,30 @@ def device_spreads() -> dict[str, float]:
     return spreads
 
 
+def borrowed_sharing() -> float:
+    """The lowest correlation of the distance between devices at B rows with that at 4 B rows."""
+    devices = {name: load_hardware(name) for name in FITTED}
+    pairs: dict[int, list[tuple[float, float]]] = {rows: [] for rows in (1, 4, 16)}
+    for own, other in permutations(devices, 2):
+        for dtype in devices[own].gemm.keys() & devices[other].gemm.keys():
+            if is_judged(own, "gemm", dtype) and is_judged(other, "gemm", dtype):
+                mine, theirs = (
+                    product_form(devices[own], dtype, devices[name].gemm[dtype]).kernel(
+                        "product", 4096, 14336
+                    )
+                    for name in (own, other)
+                )
+                for rows, found in pairs.items():
+                    few, many = (
+                        math.log(float(theirs.seconds(m)) / float(mine.seconds(m)))
+                        for m in (rows, 4 * rows)
+                    )
+                    found.append((few, many))
+    return min(
+        shared(pd.DataFrame(found, columns=["r_x", "r_y"]), math.inf) for found in pairs.values()
+    )
+
+
 def _all_reduce_ratios(devices: dict[str, Hardware]) -> Iterator[float]:
     links = {
         name: device.link
@@ -244,6 +268,7 @@ def main(folder: Path) -> None:
     print("shared:")
     told = ", ".join(f"{value:.2f}" for value in sorted(of_kernels))
     print(f"  kernel: {float(np.median(of_kernels)):.2f}  # {told}")
+    print(f"  borrowed: {borrowed_sharing():.2f}")
     print(f"  step: {shared(pairs, scale):.2f}  # {len(pairs)} pairs of rows")
 
 

@@ -21,6 +21,8 @@ class FitError:
 
     relative: float = 0.0
     """1 sigma of the logarithm of the fit's times, all of them together: what the form misses."""
+    borrowed: float = 0.0
+    """1 sigma of the same where the coefficients are another device's, or were not judged."""
     standard_error: tuple[tuple[str, float], ...] = ()
     """1 sigma of coefficients by the name of their field, in its unit."""
 

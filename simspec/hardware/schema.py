@@ -35,7 +35,7 @@ from simspec.hardware.profile import (
     Power,
     Price,
 )
-from simspec.hardware.uncertainty import KernelKind, relative_error
+from simspec.hardware.uncertainty import KernelKind, fit_error
 
 ComputeDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
 """Data types a device may multiply in."""
@@ -338,10 +338,8 @@ def _fits(
 
 def _fit_error(kind: KernelKind, entry: Evidence, calibrated: bool) -> FitError:
     judged = None if entry.held_out_error is None else entry.held_out_error.median
-    return FitError(
-        relative=relative_error(kind, judged, calibrated=calibrated),
-        standard_error=tuple(_in_si(*item) for item in entry.standard_error.items()),
-    )
+    errors = tuple(_in_si(*item) for item in entry.standard_error.items())
+    return fit_error(kind, judged, errors, calibrated=calibrated)
 
 
 def _in_si(name: str, value: float) -> tuple[str, float]:

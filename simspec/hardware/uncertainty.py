@@ -20,7 +20,7 @@ sheet, which efficiencies absorb.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, TypeVar
@@ -29,7 +29,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from simspec.core.resources import data_dir
 from simspec.core.yamlio import load_yaml, parse
-from simspec.hardware.profile import NO_ERROR, AllReduceFit, EngineProfile, Hardware, KernelFit
+from simspec.hardware.profile import (
+    NO_ERROR,
+    AllReduceFit,
+    EngineProfile,
+    FitError,
+    Hardware,
+    KernelFit,
+)
 
 NORMAL_MEDIAN = 0.6745
 """Median of ``|x|`` of a standard normal law."""
@@ -61,6 +68,8 @@ class SharedErrors(_Group):
 
     kernel: _Share
     """Of what the form of a kernel's fit misses."""
+    borrowed: _Share
+    """Of coefficients of another device."""
     step: _Share
     """Of what whole steps miss."""
 
@@ -82,8 +91,14 @@ def default_errors() -> DefaultErrors:
     return parse(load_yaml(path), DefaultErrors)
 
 
-def relative_error(kind: KernelKind, held_out_median: float | None, *, calibrated: bool) -> float:
-    """Return 1 sigma of the logarithm of a fit's times.
+def fit_error(
+    kind: KernelKind,
+    held_out_median: float | None,
+    standard_error: tuple[tuple[str, float], ...] = (),
+    *,
+    calibrated: bool,
+) -> FitError:
+    """Return how uncertain a fit is.
 
     Parameters
     ----------
@@ -91,14 +106,16 @@ def relative_error(kind: KernelKind, held_out_median: float | None, *, calibrate
         What is fitted.
     held_out_median : float or None
         Median of ``|predicted / measured - 1|`` on held-out rows; None where none were judged.
+    standard_error : tuple of (str, float)
+        Of coefficients, by field.
     calibrated : bool
         Whether the coefficients were fitted on this device; if not, or if they were not judged,
         the distance between devices is added.
     """
-    own = 0.0 if held_out_median is None else math.log1p(held_out_median) / NORMAL_MEDIAN
-    if calibrated and held_out_median is not None:
-        return own
-    return math.hypot(own, default_errors().kernels[kind])
+    judged = held_out_median is not None
+    own = math.log1p(held_out_median) / NORMAL_MEDIAN if held_out_median is not None else 0.0
+    borrowed = 0.0 if calibrated and judged else default_errors().kernels[kind]
+    return FitError(own, borrowed, standard_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +135,9 @@ class ErrorGroup:
     slowed: Altered
     """All times longer by ``exp(log_factor)``: what this does not change, does not use the fit."""
     log_factor: float
-    relative: float
-    """1 sigma of the logarithm of all times; ``log_factor`` unless it is 0."""
-    shared: float
-    """Correlation of that error in a plain step with that in a verify step."""
+    common: tuple[tuple[float, float], ...]
+    """Errors of all times together: 1 sigma of the logarithm, and the correlation of the error in a
+    plain step with that in a verify step."""
     coefficients: tuple[Altered, ...]
     """Each coefficient wrong by its standard error."""
 
@@ -139,13 +155,11 @@ def error_groups(hardware: Hardware, engine: EngineProfile) -> Iterator[ErrorGro
     device = replace(hardware, kernel_sets={})
     for name, fit, put in _kernel_fits(device):
         if fit.error != NO_ERROR:
-            relative = fit.error.relative
-            log_factor = relative or _PROBE
+            common, log_factor = _common([fit.error])
             yield ErrorGroup(
                 slowed=Altered(name, put(_slower(fit, math.exp(log_factor))), engine),
                 log_factor=log_factor,
-                relative=relative,
-                shared=default_errors().shared.kernel,
+                common=common,
                 coefficients=tuple(
                     Altered(f"{name}.{field}", put(altered), engine)
                     for field, altered in _altered(fit)
@@ -154,7 +168,21 @@ def error_groups(hardware: Hardware, engine: EngineProfile) -> Iterator[ErrorGro
     yield from _of_link(device, engine)
     if engine.host_error:
         slow = Altered("engine.host", device, _slower_host(engine, math.exp(engine.host_error)))
-        yield ErrorGroup(slow, engine.host_error, engine.host_error, 1.0, ())
+        yield ErrorGroup(slow, engine.host_error, ((engine.host_error, 1.0),), ())
+
+
+def _common(errors: Sequence[FitError]) -> tuple[tuple[tuple[float, float], ...], float]:
+    """Return the errors that move all times together, the largest of several fits, and their size.
+
+    The size is what the fit is slowed by, and a probe where there are none.
+    """
+    shared = default_errors().shared
+    form = max(error.relative for error in errors)
+    borrowed = max(error.borrowed for error in errors)
+    common = tuple(
+        (sigma, rho) for sigma, rho in ((form, shared.kernel), (borrowed, shared.borrowed)) if sigma
+    )
+    return common, math.hypot(form, borrowed) or _PROBE
 
 
 def _kernel_fits(
@@ -192,14 +220,12 @@ def _of_link(device: Hardware, engine: EngineProfile) -> Iterator[ErrorGroup]:
         return replace(device, link=replace(link, all_reduce={**fits, **changes}))
 
     # The algorithms of a link are fitted and judged together: the faster one explains a row.
-    relative = max(fit.error.relative for fit in fits.values())
-    log_factor = relative or _PROBE
+    common, log_factor = _common([fit.error for fit in fits.values()])
     slower = {name: _slower(fit, math.exp(log_factor)) for name, fit in fits.items()}
     yield ErrorGroup(
         slowed=Altered("link.all_reduce", put(slower), engine),
         log_factor=log_factor,
-        relative=relative,
-        shared=default_errors().shared.kernel,
+        common=common,
         coefficients=tuple(
             Altered(f"link.all_reduce.{name}.{field}", put({name: altered}), engine)
             for name, fit in fits.items()

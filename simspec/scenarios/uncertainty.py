@@ -9,7 +9,7 @@ is ``value * exp(-+1.96 sigma)``.
 A ratio of two steps is surer than both, because what moves them alike cancels: an error with the
 correlation ``rho`` between them adds ``(d_top - d_bottom)**2 + 2 (1 - rho) d_top d_bottom``.
 A wrong coefficient is the same number in both, ``rho = 1``; what the form of a fit misses is
-another number for other shapes, and ``rho`` is measured
+another number for other shapes, and ``rho`` is measured, as it is for borrowed coefficients
 (``hardware_profiles/defaults/errors.yaml``).
 
 Left out here: chance between replications, which the simulation reports beside this, and the
@@ -80,8 +80,12 @@ class Errors:
         changed = self._changes(group.slowed, evaluate, base)
         if not any(np.any(change) for change in changed.values()):
             return []
-        form = [Effect(group.slowed.name, group.shared, changed)] if group.relative else []
-        return form + [
+        common = [
+            # Of the two that move all times together, each its share of the whole.
+            Effect(group.slowed.name, shared, _scaled(changed, sigma / group.log_factor))
+            for sigma, shared in group.common
+        ]
+        return common + [
             Effect(altered.name, 1.0, self._changes(altered, evaluate, base))
             for altered in group.coefficients
         ]
@@ -98,6 +102,10 @@ class Errors:
             name: np.log(np.asarray(times[name], np.float64) / before)
             for name, before in base.items()
         }
+
+
+def _scaled(changes: Mapping[str, _Array], share: float) -> dict[str, _Array]:
+    return {name: share * change for name, change in changes.items()}
 
 
 def sigma_of(effects: list[Effect], name: str) -> Quantity:

@@ -11,25 +11,24 @@ import pytest
 from simspec.core.errors import ProfileError
 from simspec.hardware.load import load_engine, load_hardware, load_hardware_config
 from simspec.hardware.profile import NO_ERROR, AllReduceFit, FitError, KernelFit, Link
-from simspec.hardware.uncertainty import default_errors, error_groups, relative_error
+from simspec.hardware.uncertainty import default_errors, error_groups, fit_error
 from tests.cost.factory import hardware
 
 
 def test_a_median_error_is_read_as_that_of_a_normal_law() -> None:
     """Half of a normal law lies within 0.6745 sigma: a median of 5 % is ln 1.05 / 0.6745."""
-    sigma = relative_error("gemm", 0.05, calibrated=True)
-    assert sigma == pytest.approx(math.log(1.05) / 0.6745)
-    assert relative_error("gemm", 0.0, calibrated=True) == 0.0
+    error = fit_error("gemm", 0.05, calibrated=True)
+    assert error.relative == pytest.approx(math.log(1.05) / 0.6745)
+    assert error.borrowed == 0.0
+    assert fit_error("gemm", 0.0, calibrated=True) == NO_ERROR
 
 
 def test_what_was_not_judged_on_the_device_is_less_sure() -> None:
     """Borrowed coefficients add the distance between devices; unjudged ones have it alone."""
     borrowed = default_errors().kernels["gemm"]
-    own = relative_error("gemm", 0.05, calibrated=True)
-    assert relative_error("gemm", None, calibrated=True) == borrowed
-    assert relative_error("gemm", 0.05, calibrated=False) == pytest.approx(
-        math.hypot(own, borrowed)
-    )
+    own = fit_error("gemm", 0.05, calibrated=True).relative
+    assert fit_error("gemm", None, calibrated=True) == FitError(0.0, borrowed)
+    assert fit_error("gemm", 0.05, calibrated=False) == FitError(own, borrowed)
 
 
 def test_profiles_bring_their_errors_in_si_units() -> None:
@@ -98,7 +97,7 @@ def test_each_coefficient_is_wrong_alone() -> None:
     fit = KernelFit(0.8, 0.5, 3e-6, 2.0, error=FitError(standard_error=errors))
     device = replace(hardware(KernelFit(0.8, 0.5, 3e-6)), gemm={"bf16": fit})
     (group,) = error_groups(device, load_engine("ideal"))
-    assert group.relative == 0.0
+    assert group.common == ()
     found = [altered.hardware.gemm["bf16"] for altered in group.coefficients]
     assert found[0] == replace(fit, bandwidth_efficiency=pytest.approx(0.5 * math.exp(-0.1)))
     assert found[1] == replace(fit, overhead_s=pytest.approx(4e-6))
@@ -115,6 +114,7 @@ def test_algorithms_of_a_link_are_wrong_together() -> None:
     device = hardware(link=Link("link", 1e12, 8, fits))
     groups = [g for g in error_groups(device, load_engine("ideal")) if "link" in g.slowed.name]
     (group,) = groups
+    assert group.common == ((0.1, default_errors().shared.kernel),)
     link = group.slowed.hardware.link
     assert link is not None
     assert link.all_reduce["ring"].latency_s == pytest.approx(1e-5 * math.exp(0.1))

@@ -42,7 +42,7 @@ def deployment(device: Hardware | None = None, **fields: Any) -> Deployment:
 
 def device(relative: float = 0.0, **standard_error: float) -> Hardware:
     """The ideal device with errors of its GEMM."""
-    error = FitError(relative, tuple(standard_error.items()))
+    error = FitError(relative, standard_error=tuple(standard_error.items()))
     return replace(hardware(), gemm={"bf16": replace(IDEAL, error=error)})
 
 
@@ -146,6 +146,33 @@ def test_borrowed_coefficients_are_less_sure(tmp_path: Any) -> None:
     for name, sigma in calibration_sigma(borrowed, 1, 512, 512).items():
         if name != "speedup":
             assert float(sigma) > 1.3 * float(calibration_sigma(ours, 1, 512, 512)[name]), name
+
+
+def test_borrowed_coefficients_move_both_steps_alike() -> None:
+    """The same sigma of either kind: a borrowed one leaves a speedup far surer."""
+    fits = {
+        name: replace(hardware(), gemm={"bf16": replace(IDEAL, error=error)})
+        for name, error in (("form", FitError(0.2)), ("borrowed", FitError(0.0, 0.2)))
+    }
+    sigma = {
+        name: calibration_sigma(deployment(each, **SPECULATIVE), 4, 512)
+        for name, each in fits.items()
+    }
+    assert sigma["form"]["tpot"] == pytest.approx(sigma["borrowed"]["tpot"])
+    assert float(sigma["borrowed"]["speedup"]) < 0.5 * float(sigma["form"]["speedup"])
+
+
+def test_both_kinds_add_in_squares() -> None:
+    """A form that misses and coefficients of another device."""
+    one, other, both = (
+        float(
+            calibration_sigma(
+                deployment(replace(hardware(), gemm={"bf16": replace(IDEAL, error=error)})), 4, 512
+            )["tpot"]
+        )
+        for error in (FitError(0.02), FitError(0.0, 0.03), FitError(0.02, 0.03))
+    )
+    assert both == pytest.approx(math.hypot(one, other), rel=0.01)
 
 
 def test_arrays_give_what_numbers_give() -> None:
