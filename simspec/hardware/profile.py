@@ -5,6 +5,7 @@ The YAML form with milliseconds and GB/s is ``simspec.hardware.schema``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -25,6 +26,11 @@ class FitError:
     """1 sigma of the same where the coefficients are another device's, or were not judged."""
     standard_error: tuple[tuple[str, float], ...] = ()
     """1 sigma of coefficients by the name of their field, in its unit."""
+
+    @property
+    def of_times(self) -> float:
+        """1 sigma of the logarithm of one time, coefficients' own errors not counted."""
+        return math.hypot(self.relative, self.borrowed)
 
 
 NO_ERROR = FitError()

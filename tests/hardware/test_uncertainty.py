@@ -28,7 +28,9 @@ def test_what_was_not_judged_on_the_device_is_less_sure() -> None:
     borrowed = default_errors().kernels["gemm"]
     own = fit_error("gemm", 0.05, calibrated=True).relative
     assert fit_error("gemm", None, calibrated=True) == FitError(0.0, borrowed)
-    assert fit_error("gemm", 0.05, calibrated=False) == FitError(own, borrowed)
+    both = fit_error("gemm", 0.05, calibrated=False)
+    assert both == FitError(own, borrowed)
+    assert both.of_times == pytest.approx(math.hypot(own, borrowed))
 
 
 def test_profiles_bring_their_errors_in_si_units() -> None:

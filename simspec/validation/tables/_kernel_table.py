@@ -133,7 +133,7 @@ class KernelTable:
         """
         if not self._comes_from_these(kind) or not chosen.any():
             return
-        self.sigma[chosen] = max((fit.error.relative for fit in fits), default=0.0) or np.nan
+        self.sigma[chosen] = max((fit.error.of_times for fit in fits), default=0.0) or np.nan
         values = np.stack([self.number(name)[chosen] for name in columns], axis=1)
         shapes, index = np.unique(values, axis=0, return_inverse=True)
         names = ["x".join(str(int(value)) for value in shape) for shape in shapes]
