@@ -135,7 +135,7 @@ class CostModel:
 
     def pass_seconds(self, work: Pass) -> Quantity:
         """Return the device time of one pass in seconds."""
-        return self._pass_totals(work, work.rows).seconds
+        return self.totals(work, work.rows).seconds
 
     def step(self, passes: Sequence[Pass], num_sequences: Quantity) -> StepCost:
         """Return the cost of one engine step.
@@ -201,7 +201,7 @@ class CostModel:
         prompts: Quantity = 0.0
         previous: Phase | None = None
         for weight, work in weighted:
-            totals = self._pass_totals(work, work.rows)
+            totals = self.totals(work, work.rows)
             seconds = weight * totals.seconds
             device_s = device_s + seconds
             network_s = network_s + weight * totals.network_s
@@ -263,11 +263,12 @@ class CostModel:
 
     def _without_prefill_s(self, work: Pass) -> Quantity:
         rows = tuple(group for group in work.rows if group.kind != "prefill")
-        return self._pass_totals(work, rows).seconds
+        return self.totals(work, rows).seconds
 
     # -- one pass --------------------------------------------------------------------------
 
-    def _pass_totals(self, work: Pass, rows: Sequence[Rows]) -> Totals:
+    def totals(self, work: Pass, rows: Sequence[Rows]) -> Totals:
+        """Return what a pass over ``rows`` takes on the device and does there."""
         segment = self._segment(work)
         for group in rows:
             if not (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simspec.cost.forward import CostModel
 
 PHASES: tuple[str, ...] = get_args(Phase)
+_PREFILL = PHASES.index("prefill")
 
 Columns = tuple[float, ...]
 """Seconds of the step, of host and of collectives, FLOP, bytes, and seconds by ``PHASES``."""
@@ -57,22 +58,22 @@ class StepTemplate:
         engine = model.engine
         draft_steps = 0
         previous: Phase | None = None
-        self._plain: list[tuple[DecodePass, int, int]] | None = []
-        self._works: list[Pass] = list(passes)
+        self._ops: list[tuple[DecodePass | None, int, int, Pass]] = []
         self._verifications: list[int] = []
         self._lookups: list[Any] = []
+        self._prompts: list[Any] = []
         for work in passes:
             draft_steps += model.is_draft_step(work, previous)
             previous = work.phase
             slot, price = self._one_slot(work)
-            if self._plain is not None and price is not None:
-                self._plain.append((price, slot, PHASES.index(work.phase)))
-            else:
-                self._plain = None
+            self._ops.append((price, slot, PHASES.index(work.phase), work))
             if engine.host_time_per_round_s and model.ends_verification(work):
                 self._verifications.append(slot)
-            if not _is_zero(work.host_lookups):
+            if isinstance(work.host_lookups, Mark) or work.host_lookups != 0:
                 self._lookups.append(work.host_lookups)
+            if engine.host_time_per_prompt_s and work.embeds:
+                prompts = [group for group in work.rows if group.kind == "prefill"]
+                self._prompts += [group.num_sequences for group in prompts]
         self._draft_steps = float(draft_steps)
 
     def _one_slot(self, work: Pass) -> tuple[int, DecodePass | None]:
@@ -98,44 +99,47 @@ class StepTemplate:
         num_sequences : int
             B, sequences in the step, prompts included.
         """
-        if self._plain is None:
-            return columns(self._model.step(self._passes(numbers), num_sequences))
         device_s = network_s = flop = num_bytes = 0.0
         by_phase = [0.0] * len(PHASES)
-        for price, slot, phase in self._plain:
-            seconds, pass_network_s, pass_flop, pass_bytes = price(*numbers[slot])
+        for price, slot, phase, work in self._ops:
+            if price is not None:
+                seconds, pass_network_s, pass_flop, pass_bytes = price(*numbers[slot])
+                by_phase[phase] += seconds
+            else:
+                seconds, pass_network_s, pass_flop, pass_bytes = self._mixed(
+                    work, phase, numbers, by_phase
+                )
             device_s += seconds
             network_s += pass_network_s
             flop += pass_flop
             num_bytes += pass_bytes
-            by_phase[phase] += seconds
-        verifications = lookups = 0.0
+        verifications = 0.0
         for slot in self._verifications:
             sequences, tokens, *_ = numbers[slot]
             verifications += tokens > sequences
-        for given in self._lookups:
-            lookups += _number(given, numbers)
+        lookups = sum((_number(given, numbers) for given in self._lookups), start=0.0)
+        prompts = sum((_number(given, numbers) for given in self._prompts), start=0.0)
         host_s: Any = self._model.host_s(
-            num_sequences, self._draft_steps, verifications, lookups, prompts=0.0
+            num_sequences, self._draft_steps, verifications, lookups, prompts
         )
         return (device_s + host_s, host_s, network_s, flop, num_bytes, *by_phase)
 
-    def _passes(self, numbers: Sequence[Numbers]) -> list[Pass]:
-        return [
-            Pass(
-                work.stack,
-                work.first_layer,
-                work.last_layer,
-                work.phase,
-                tuple(
-                    Rows(group.kind, *(_number(value, numbers) for value in _fields(group)))
-                    for group in work.rows
-                ),
-                work.embeds,
-                _number(work.host_lookups, numbers),
-            )
-            for work in self._works
-        ]
+    def _mixed(
+        self, work: Pass, phase: int, numbers: Sequence[Numbers], by_phase: list[float]
+    ) -> Any:
+        """Price a pass whose rows have to be written out, and count its phases."""
+        rows = tuple(
+            Rows(group.kind, *(_number(value, numbers) for value in _fields(group)))
+            for group in work.rows
+        )
+        totals: Any = self._model.totals(work, rows)
+        seconds = totals.seconds
+        if len(rows) > 1 and work.phase != "prefill":
+            rest: Any = self._model.totals(work, tuple(r for r in rows if r.kind != "prefill"))
+            by_phase[_PREFILL] += seconds - rest.seconds
+            seconds = rest.seconds
+        by_phase[phase] += seconds
+        return totals
 
 
 def columns(price: Any) -> Columns:
@@ -169,7 +173,3 @@ def _number(value: Any, numbers: Sequence[Numbers]) -> Any:
     for slot in others:
         total += numbers[slot][value.field]
     return total
-
-
-def _is_zero(value: Any) -> bool:
-    return not isinstance(value, Mark) and value == 0.0
