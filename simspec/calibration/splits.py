@@ -8,9 +8,9 @@ never single rows of one:
 * ``xiongjiedai_llama3``: the 8B model on one device is fitted, the 70B model judges;
 * ``llamacpp_batched_m2u``: one dense and one sparse model are fitted, the others judge;
 * ``mlx_m4max``: the dense model is fitted, the sparse one judges;
-* TensorRT-LLM: its static tables and the A100 of ``argonne`` are fitted, the H100 of the latter
-  and the tables of in-flight batching judge; several L40S are never fitted, their link being that
-  of the host;
+* servers of 2024: the static tables of TensorRT-LLM and the A100 of ``argonne`` are fitted, its H100
+  and the tables of in-flight batching judge; several L40S are never fitted, their
+  link being that of the host;
 * every other document judges.
 """
 
@@ -50,7 +50,7 @@ def is_fitted(row: Mapping[str, object]) -> bool:
     Parameters
     ----------
     row : mapping
-        With ``subset``, ``engine``, ``hardware``, ``model``, ``num_gpus`` and ``quality``.
+        With ``subset``, ``hardware``, ``model``, ``num_gpus`` and ``quality``.
     """
     subset, hardware, model = (str(row[name]) for name in ("subset", "hardware", "model"))
     if row["quality"] == "suspect":
@@ -59,7 +59,7 @@ def is_fitted(row: Mapping[str, object]) -> bool:
     if subset in _FITTED_TABLES:
         return hardware != "L40S" or num_gpus == 1
     if subset == "argonne":
-        return row["engine"] == "TensorRT-LLM" and hardware.startswith("A100")
+        return hardware.startswith("A100")
     if num_gpus != 1:
         return False
     if subset == "llamacpp_4167_apple":

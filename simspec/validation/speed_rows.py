@@ -3,7 +3,8 @@
 What a row does not say is stated here once:
 
 * llama.cpp of documents older than 2025 ran without flash attention and with slower launches: it
-  is the engine ``llama_cpp_2024``;
+  is the engine ``llama_cpp_2024``; vLLM and TensorRT-LLM of these tables are of 2024 at the latest,
+  ``vllm_2024`` and ``trtllm_2024``;
 * a single stream over several GPUs without tensor parallelism is split by layers; one GPU works
   at a time, so it is as fast as one GPU large enough (the hand-over is left out);
 * FP8 engines of TensorRT-LLM keep their cache in FP8, and its throughput runs give the cache
@@ -55,7 +56,7 @@ _ENGINES = {
     "mlx-lm": "mlx",
     "gpt-fast": "gpt_fast",
     "TensorRT-LLM": "trtllm_2024",
-    "vLLM": "vllm",
+    "vLLM": "vllm_2024",
     "SGLang": "sglang",
 }
 _FP8_CACHE = frozenset({"fp8"})

@@ -102,7 +102,6 @@ def test_profiles_are_these_fits(name: str) -> None:
 
 
 ROW = {
-    "engine": "llama.cpp",
     "subset": "llamacpp_4167_apple", "hardware": "Apple M2 Max 38-core GPU",
     "model": "llama-2-7b", "num_gpus": "1", "quality": "clean",
 }  # fmt: skip
@@ -123,7 +122,8 @@ ROW = {
         ({"subset": "trtllm_ifb_v0.12.0"}, False),
         ({"subset": "trtllm_static_v0.9.0", "hardware": "L40S"}, True),
         ({"subset": "trtllm_static_v0.9.0", "hardware": "L40S", "num_gpus": "8"}, False),
-        ({"subset": "argonne", "hardware": "A100", "engine": "vLLM"}, False),
+        ({"subset": "argonne", "hardware": "A100 (memory size not stated)"}, True),
+        ({"subset": "argonne", "hardware": "H100 (form factor not stated)"}, False),
     ],
 )
 def test_whole_configurations_are_divided(changes: dict[str, str], is_used: bool) -> None:

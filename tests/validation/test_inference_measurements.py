@@ -192,6 +192,14 @@ def test_throughput_tables_are_met(published: ValidationResult) -> None:
     assert np.median(found) < 0.15
 
 
+def test_servers_of_2024_are_met(published: ValidationResult) -> None:
+    """Static batches of vLLM and TensorRT-LLM on H100s, fitted on A100s: within 15 %."""
+    for engine in ("vLLM", "TensorRT-LLM"):
+        found = errors(published, subset="argonne", engine=engine)
+        assert found.size > 100
+        assert np.median(found) < 0.15
+
+
 def test_every_row_is_accounted_for(published: ValidationResult) -> None:
     """Each line is compared once or left out once, with a reason."""
     (table,) = published.tables

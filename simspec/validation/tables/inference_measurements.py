@@ -101,7 +101,7 @@ def _judged(row: Mapping[str, Any], line: int) -> Comparison | LeftOut:
         subject=row,
         role="fitted" if is_fitted(row) else "held_out",
         breakdown=predicted.breakdown,
-        family=f"{row['engine']}, {_kind(row)}",
+        family=f"{row['engine']}, {_kind(row)}{_bus(deployment)}",
     )
 
 
@@ -116,6 +116,13 @@ def _kind(row: Mapping[str, Any]) -> str:
     if row["phase"] != "end_to_end":
         return str(row["phase"])
     return "throughput" if row["batch_or_concurrency"] is None else "static batch"
+
+
+def _bus(deployment: Deployment) -> str:
+    """Return what sets apart ranks that talk over the bus of a host, which no profile knows."""
+    link = deployment.hardware.link
+    is_shared = deployment.target.tp > 1 and link is not None and link.name.startswith("PCIe")
+    return " over PCIe" if is_shared else ""
 
 
 def _refuted(row: Mapping[str, Any], deployment: Deployment) -> str | None:
