@@ -8,9 +8,9 @@ never single rows of one:
 * ``xiongjiedai_llama3``: the 8B model on one device is fitted, the 70B model judges;
 * ``llamacpp_batched_m2u``: one dense and one sparse model are fitted, the others judge;
 * ``mlx_m4max``: the dense model is fitted, the sparse one judges;
-* servers of 2024: the static tables of TensorRT-LLM and the A100 of ``argonne`` are fitted, its H100
-  and the tables of in-flight batching judge; several L40S are never fitted, their
-  link being that of the host;
+* servers of 2024: the static tables of TensorRT-LLM and the A100 of ``argonne`` are fitted, its
+  H100 and the tables of in-flight batching judge; several L40S are never fitted, their link being
+  that of the host;
 * every other document judges.
 """
 
