@@ -259,6 +259,7 @@ def engine_sections() -> str:
             "host": engine_schema.HostGroup,
             "memory": engine_schema.EngineMemoryGroup,
             "scheduler": engine_schema.SchedulerGroup,
+            "uncertainty": engine_schema.UncertaintyGroup,
         }
     )
 
