@@ -52,6 +52,9 @@ GROUPED = (
     Coefficient("routing_shape", 0.3, 100.0, start=2.0),
 )
 FRONT_END = Coefficient("front_end_us", 0.0, 300_000.0, start=20_000.0)
+ROWS_PER_COEFFICIENT = 6
+"""With fewer figures of mixtures than this, their coefficients stay as the profile has them."""
+
 COEFFICIENTS = tuple(c.name for c in (*HOST, *GROUPED, FRONT_END))
 """Everything that can be fitted, by name."""
 
@@ -232,7 +235,8 @@ def _fit(
                     "some; add rows of another deployment, or fix the coefficients"
                 )
             continue
-        if not free:
+        figures = 2 * sum(group.tpot_s.size for group in rows)
+        if not free or (coefficients is GROUPED and figures < ROWS_PER_COEFFICIENT * len(free)):
             continue
         found, error = _stage(engine, rows, values, _starts(free, near))
         values |= found
