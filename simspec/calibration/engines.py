@@ -92,7 +92,8 @@ class EngineFit:
     judged : mapping
         Errors on the groups the fit did not see, by ``dense tpot``, ``moe ttft``, …
     model_error : float
-        1 sigma of the logarithm of TPOT on unseen deployments, within the fitted half.
+        1 sigma of the logarithm of TPOT on unseen deployments, within the fitted ones; NaN where
+        they are too few to judge each other.
     engine : EngineProfile
         With the fitted values in place.
     """
@@ -113,7 +114,9 @@ class EngineFit:
         lines += [f"  {name}: {v[name]}" for name in (*names, FRONT_END.name)]
         lines += ["kernels_in_steps:", f"  overhead_share: {v['overhead_share']}"]
         lines += [f"  {c.name}: {v[c.name]}" for c in GROUPED if c.name in v]
-        lines += ["uncertainty:", f"  model_error: {self.model_error:.3f}", ""]
+        if math.isfinite(self.model_error):
+            lines += ["uncertainty:", f"  model_error: {self.model_error:.3f}"]
+        lines.append("")
         return "\n".join(lines)
 
     def report(self) -> list[str]:
@@ -325,8 +328,14 @@ def _model_error(
         unseen = [group for index, group in enumerate(dealt) if index % _FOLDS == fold]
         if not unseen:
             continue
-        altered = with_coefficients(engine, _fit(engine, seen, fixed, near)[0])
+        try:
+            altered = with_coefficients(engine, _fit(engine, seen, fixed, near)[0])
+        except CalibrationError:
+            # What is left is too little; the other folds judge.
+            continue
         for group in unseen:
             error = np.log(group.price(altered)[0] / group.tpot_s)
             squares.append((error / _Z_95) ** 2 - group.kernel_sigma**2)
+    if not squares:
+        return math.nan
     return math.sqrt(max(float(np.quantile(np.concatenate(squares), 0.95)), 0.0))
