@@ -76,3 +76,20 @@ def test_acting_without_asking_is_a_bug() -> None:
     with pytest.raises(KeyError):
         pool.free(2)
     pool.check()
+
+
+def test_blocks_reserved_for_several_are_assigned_to_each() -> None:
+    """Reserved blocks are not free, and until all are assigned the books do not close."""
+    pool = BlockPool(num_blocks=10, block_size_tokens=16)
+    pool.reserve(5)
+    assert pool.num_free_blocks == 5
+    assert not pool.can_allocate(6)
+    pool.assign(1, 3)
+    with pytest.raises(AssertionError):
+        pool.check()
+    pool.reserve(-1)
+    pool.assign(2, 1)
+    pool.check()
+    assert (pool.held_blocks(1), pool.held_blocks(2), pool.num_used_blocks) == (3, 1, 4)
+    with pytest.raises(AssertionError):
+        pool.reserve(7)
