@@ -144,6 +144,7 @@ class Replica:
         schedule = self._scheduler.schedule
         budget = self._setup.limits.max_num_batched_tokens
         next_event_s = env.peek()
+        nothing = StepPlan()
         while True:
             # Nobody to admit, to prefill or to wait for: every policy lets all decode.
             is_plain = (
@@ -156,6 +157,7 @@ class Replica:
             if is_plain:
                 assert cohort is not None
                 num_sequences = len(cohort.members)
+                plan = StepPlan(decoding=cohort.members.copy()) if self._check else nothing
                 price = self._pricer.of_cohort(cohort, None, num_sequences)
                 facts: tuple[int, ...] = (num_sequences, 0, 0, blocks.num_used_blocks)
             else:
@@ -193,8 +195,6 @@ class Replica:
             if self._check:
                 if cohort is not None:
                     cohort.sync()
-                if is_plain:
-                    plan = StepPlan(decoding=state.running[:0])
                 invariants.after_step(state, plan, self._setup.limits, self._round_slots)
 
     def _stamp(self, plan: StepPlan, now: float) -> None:
