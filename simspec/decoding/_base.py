@@ -142,6 +142,8 @@ class MethodConfig(PluginConfig):
 
     lossless: ClassVar[bool] = True
     """Whether the output is distributed like the target's own."""
+    searches: ClassVar[bool] = False
+    """Whether a round may find nothing to draft from; a drafter that computes always drafts."""
 
     @property
     def acceptance_exit_layer(self) -> int | None:

@@ -29,8 +29,15 @@ def eagle_layer(
         EAGLE-3.
     intermediate_size, num_kv_heads : int or None
         Of the head, where they are not the target's.
+
+    Raises
+    ------
+    ConfigError
+        ``num_kv_heads`` does not divide the target's heads, or the target caches a latent.
     """
     like, double = target.blocks[-1], 2 * target.hidden_size
+    if num_kv_heads is not None:
+        _check_kv_heads(like, num_kv_heads)
     return Block(
         hidden_size=like.hidden_size,
         num_heads=like.num_heads,
@@ -42,6 +49,21 @@ def eagle_layer(
         qkv_input_size=double if is_third else None,
         fused_size=None if is_third else double,
     )
+
+
+def _check_kv_heads(like: Block, num_kv_heads: int) -> None:
+    if like.mla is not None:
+        raise ConfigError(
+            "num_kv_heads: the target caches a latent and so does its head, which has no KV heads "
+            "to count; remove it",
+            field="num_kv_heads",
+        )
+    if like.num_heads % num_kv_heads:
+        raise ConfigError(
+            f"num_kv_heads: {num_kv_heads} does not divide the {like.num_heads} heads that the "
+            "head has from the target",
+            field="num_kv_heads",
+        )
 
 
 def states_fusion(target: Stack) -> Block:

@@ -39,7 +39,11 @@ from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Path: TypeAlias = tuple[int, ...]
-Paths: TypeAlias = tuple[tuple[Annotated[int, Field(ge=0, le=63)], ...], ...]
+MAX_NODES = 1024
+"""Most nodes of a tree."""
+Paths: TypeAlias = Annotated[
+    tuple[tuple[Annotated[int, Field(ge=0, le=63)], ...], ...], Field(max_length=MAX_NODES)
+]
 """A user's tree: the ranks that lead to each node, from 0."""
 
 MAX_DEPTH = 16

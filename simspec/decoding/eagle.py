@@ -58,6 +58,7 @@ from simspec.decoding._heads import (
 )
 from simspec.decoding._tree import (
     MAX_DEPTH,
+    MAX_NODES,
     Paths,
     RankedAcceptance,
     Tree,
@@ -114,7 +115,7 @@ class Config(MethodConfig):
     top_k: int | None = Field(default=None, ge=1, le=64)
     """k: nodes of a level that are continued, and children of each; 10 when not given, 1 is a
     chain."""
-    num_nodes: int | None = Field(default=None, ge=1, le=1024)
+    num_nodes: int | None = Field(default=None, ge=1, le=MAX_NODES)
     """N: nodes verified beside the root; 59 when not given, as far as the levels have them."""
     tree: Paths | None = None
     """A static tree instead: one path of ranks for each node."""

@@ -45,6 +45,7 @@ from simspec.decoding._heads import (
 )
 from simspec.decoding._tree import (
     MAX_DEPTH,
+    MAX_NODES,
     Paths,
     Tree,
     best_tree,
@@ -97,7 +98,7 @@ class Config(MethodConfig):
     tree: Literal["mc_sim_7b_63"] | Paths | None = None
     """A published tree by name, or one path of ranks for each node; ``mc_sim_7b_63`` when neither
     it nor ``num_nodes`` is given."""
-    num_nodes: int | None = Field(default=None, ge=1, le=1024)
+    num_nodes: int | None = Field(default=None, ge=1, le=MAX_NODES)
     """N of a tree grown from ``head_accuracies``, the root left out."""
     head_accuracies: HitRates | None = None
     """Cumulative top-1, top-2, … accuracy of each head, that a tree is grown from."""

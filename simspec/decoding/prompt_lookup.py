@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -54,6 +54,8 @@ class Config(MethodConfig):
             ]
         }
     )
+
+    searches: ClassVar[bool] = True
 
     name: Literal["prompt_lookup"] = "prompt_lookup"
     num_speculative_tokens: int = Field(default=10, ge=1, le=MAX_DRAFT)

@@ -306,8 +306,15 @@ def _acceptance(
             lambda reference: resolve_reference(reference, place.folder if place else None)
         )
         process = own.at(config.method.acceptance_exit_layer)
+        tape = process.tape(0, 0, 1)
+        if tape.matched is not None and not config.method.searches:
+            raise ConfigError(
+                f"this acceptance says when a search finds something to copy, and method "
+                f"{method.name} searches for nothing and drafts in every round; use method "
+                "prompt_lookup, or an acceptance without searches"
+            )
         # A threshold without a confidence distribution is refused here, not at the first round.
-        method.outcomes(process.tape(0, 0, 1))
+        method.outcomes(tape)
     return process
 
 

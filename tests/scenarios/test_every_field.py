@@ -97,6 +97,8 @@ PARTS = {
         "source",
     )
 }
+OF_NO_LAYER = {key: BETA[key] for key in BETA if "layer" not in key}
+"""For methods without an exit layer."""
 RANKS = {
     "name": "tree_ranks",
     "hit_rates": [[0.6, 0.7, 0.75], [0.4, 0.5, 0.55]],
@@ -166,16 +168,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "draft_tp": 1,
             "catch_up": "pass",
             **DRAFTS,
-        }
+        },
+        acceptance=OF_NO_LAYER,
     ),
     "layerskip": changed(method={"name": "layerskip", "exit_layer": 3, "share_kv": True, **DRAFTS}),
     "windowed": changed(
-        method={"name": "windowed", "window_tokens": 60, "sink_tokens": 4, **DRAFTS}
+        method={"name": "windowed", "window_tokens": 60, "sink_tokens": 4, **DRAFTS},
+        acceptance=OF_NO_LAYER,
     ),
     "draft_and_verify": changed(
         method={
             "name": "draft_and_verify", "skipped_attention": 6, "skipped_mlp": [1, 2], **DRAFTS
-        }
+        },
+        acceptance=OF_NO_LAYER,
     ),
     "prompt_lookup": changed(
         method={"name": "prompt_lookup", "num_speculative_tokens": 3},
@@ -212,6 +217,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "eagle_3": changed(
         method={"name": "eagle", "version": 3, "top_k": 1, "draft_vocab_size": 32000},
         acceptance=RANKS,
+    ),
+    "static_tree": changed(
+        method={"name": "eagle", "version": 3, "tree": [[0], [0, 0]]}, acceptance=RANKS
     ),
     "medusa": changed(
         method={

@@ -15,6 +15,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from simspec.core.errors import ConfigError
 from simspec.decoding._base import AcceptanceConfig
 from simspec.decoding.acceptance._latent import Confidence
 from simspec.decoding.acceptance._process import TAPE_DEPTH
@@ -61,7 +62,20 @@ class ChainAcceptanceConfig(AcceptanceConfig):
         return self
 
     def layers_from_reference(self, exit_layer: int | None) -> int:
-        """Return E minus the reference; 0 when either is unknown."""
+        """Return E minus the reference; 0 when either is unknown.
+
+        Raises
+        ------
+        ConfigError
+            The numbers depend on the exit layer and the method has none.
+        """
+        if exit_layer is None:
+            for field in ("log_odds_per_layer", "confidence_log_odds_per_layer"):
+                if getattr(self, field):
+                    raise ConfigError(
+                        f"{field}: counts exit layers and the method has none; remove it",
+                        field=field,
+                    )
         if exit_layer is None or self.reference_exit_layer is None:
             return 0
         return exit_layer - self.reference_exit_layer
@@ -91,6 +105,8 @@ class ChainAcceptanceConfig(AcceptanceConfig):
         return f"confidence {on_track.describe()} on track, {off_track.describe()} off track{same}"
 
     def _exit_text(self, exit_layer: int | None) -> str:
+        if exit_layer is None and self.reference_exit_layer is not None:
+            return f"measured at exit layer {self.reference_exit_layer}, the method has none"
         if exit_layer is None:
             return "no exit layer"
         layers = self.layers_from_reference(exit_layer)
