@@ -71,11 +71,7 @@ def refutations(
         As reported.
     """
     cost = _perfect_cost(deployment)
-    fields = (load.concurrency, load.prompt_len, load.output_len, load.length_spread)
-    users, prompt, output, spread = (
-        np.asarray(a, dtype=np.float64) for a in np.broadcast_arrays(*fields)
-    )
-    prompt, output = prompt * (1.0 - spread / 2.0), output * (1.0 - spread / 2.0)
+    users, prompt, output = _mean_loads(load)
     steps = np.maximum(output - 1.0, 1.0)
     tpot, ttft = tpot_s, ttft_s
     sojourn = ttft + steps * tpot
@@ -100,23 +96,32 @@ def refutations(
     floor = step_s(decoding)
     is_moe = any(block.moe is not None for block in target.blocks)
     loosest = floor * ((1.0 - ROUTING_SLACK) if is_moe else 1.0)
-    device = deployment.hardware.name
+    device = f"perfect kernels on {deployment.hardware.name}"
     for index in range(users.size):
         if loosest[index] > tpot[index]:
             yield (
-                f"{decoding[index]:.0f} of {users[index]:.0f} users decode at a time, and perfect "
-                f"kernels on {device} take {format_seconds(float(floor[index]))} for their step, "
-                f"not {format_seconds(float(tpot[index]))}"
+                f"{decoding[index]:.0f} of {users[index]:.0f} users decode at a time, and {device} "
+                f"take {format_seconds(float(floor[index]))} for their step, not "
+                f"{format_seconds(float(tpot[index]))}"
             )
         elif cycle[index] > allowed[index]:
+            share = float(cycle[index] / sojourn[index])
             yield (
                 f"in the {format_seconds(float(sojourn[index]))} of a request, {users[index]:.0f} "
                 f"prompts of {prompt[index]:.0f} tokens and {steps[index]:.0f} steps of all users "
-                f"take perfect kernels on {device} {format_seconds(float(cycle[index]))} "
-                f"({float(cycle[index] / sojourn[index]):.0%} of it)"
+                f"take {device} {format_seconds(float(cycle[index]))} ({share:.0%} of it)"
             )
         else:
             yield None
+
+
+def _mean_loads(load: ClosedLoop) -> tuple[Array, Array, Array]:
+    """Return users and mean lengths of every row."""
+    fields = (load.concurrency, load.prompt_len, load.output_len, load.length_spread)
+    users, prompt, output, spread = (
+        np.asarray(a, dtype=np.float64) for a in np.broadcast_arrays(*fields)
+    )
+    return users, prompt * (1.0 - spread / 2.0), output * (1.0 - spread / 2.0)
 
 
 def _perfect_cost(deployment: Deployment) -> CostModel:
