@@ -14,6 +14,7 @@ a sequence with ``c`` tokens in the KV holds ``ceil(c / block_size)`` blocks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import nan
 
 from simspec.memory.blocks import BlockPool
@@ -23,7 +24,7 @@ _KEPT_STEPS = 4096
 """Durations that are remembered; then everybody is brought up to date."""
 
 
-class Cohort:
+class Cohort(ABC):
     """Decoding sequences in order of admission, all of which took part in the last step.
 
     Either every sequence that could decode is a member, or nobody is.
@@ -70,13 +71,14 @@ class Cohort:
         sequence.synced_round = self._round
         self.members.append(sequence)
 
+    @abstractmethod
     def reserve(self, budget: int) -> bool:
         """Take the slots of everybody's round, if the budget and the pool have them.
 
         Nothing is taken otherwise.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self, start_s: float, now: float) -> tuple[list[SequenceState], int, int]:
         """End the round that was reserved.
 
@@ -87,11 +89,10 @@ class Cohort:
         int, int, tokens
             Accepted, and of the tokens yielded those beyond the end of an answer.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def contexts(self) -> list[int]:
         """Return the KV tokens of each member before its round."""
-        raise NotImplementedError
 
     def drafted(self) -> list[int]:
         """Return m of each member's round."""
@@ -127,7 +128,7 @@ class Cohort:
         self.blocks.assign(sequence.request_id, due - held)
         sequence.capacity_tokens = due * self._block_size
 
-    def _sync_tokens(self, sequence: SequenceState, rounds: int) -> None:
+    def _sync_tokens(self, sequence: SequenceState, rounds: int) -> None:  # noqa: B027 (no hook is needed)
         """Count the tokens of some rounds, where a round did not count its own."""
 
     def _passed(self, start_s: float, now: float) -> None:
@@ -204,7 +205,7 @@ class PlainCohort(Cohort):
         self.count[0] = self.context[0] = 0
         self._by_phase = [0] * self._block_size
 
-    def _sync_tokens(self, sequence: SequenceState, rounds: int) -> None:
+    def _sync_tokens(self, sequence: SequenceState, rounds: int) -> None:  # noqa: B027
         sequence.context_len += rounds
         sequence.emitted += rounds
 

@@ -23,6 +23,7 @@ NEEDS_DATA = {
         "--drafter",
         "eagle",
     ),
+    "calibrate engine": ("measured/serving_closed_loop.csv", "trtllm", "--leave-out", "qwen3-32b"),
     "calibrate host": ("reference/published_speedups.csv", "--engine", "pytorch"),
 }
 """Commands whose example works on data too large for the repository, and their arguments."""
