@@ -205,7 +205,7 @@ class PlainCohort(Cohort):
         self.count[0] = self.context[0] = 0
         self._by_phase = [0] * self._block_size
 
-    def _sync_tokens(self, sequence: SequenceState, rounds: int) -> None:  # noqa: B027
+    def _sync_tokens(self, sequence: SequenceState, rounds: int) -> None:
         sequence.context_len += rounds
         sequence.emitted += rounds
 
