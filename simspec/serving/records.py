@@ -184,9 +184,8 @@ class RowBuffer:
         self._values.extend(row)
 
     def columns(self) -> FloatArray:
-        """Return all rows as an array (width, rows)."""
-        rows = np.array(self._values, dtype=np.float64).reshape(-1, self._width)
-        return np.ascontiguousarray(rows.T)
+        """Return all rows as a view (width, rows); nothing can be added while it lives."""
+        return np.asarray(self._values).reshape(-1, self._width).T
 
 
 NUM_REQUEST_COLUMNS = len(fields(RequestRecords))

@@ -405,8 +405,8 @@ class Replica:
         return RunRecords(
             requests=request_records(self._request_rows),
             steps=step_records(self._step_rows),
-            other_gaps_s=gaps[0],
-            other_gaps_end_s=gaps[1],
+            other_gaps_s=gaps[0].copy(),
+            other_gaps_end_s=gaps[1].copy(),
             refusals=dict(self._refusals),
             end_s=end_s,
             num_not_arrived=num_not_arrived,
