@@ -181,7 +181,7 @@ def test_tests_named_on_pages_exist() -> None:
     functions = set(re.findall(r"def (test_\w+)", "".join(sources.values())))
     for page in [*PAGES, REPO_ROOT / "CONTRIBUTING.md"]:
         text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
-        paths = re.findall(r"\btests/[\w/]+(?:\.py)?", text)
+        paths = re.findall(r"\btests/[\w/]+(?:\.py|\.yaml)?", text)
         gone = [path for path in paths if "NAME" not in path and not (REPO_ROOT / path).exists()]
         assert not gone, f"{relative(page)}: {gone}"
         names = set(re.findall(r"(?<![\w/])(test_\w+)(?!\w|\.py)", text))
