@@ -146,8 +146,8 @@ def _acceptance_file(text: str) -> Mapping[str, Any]:
     path = Path(text)
     if not text.strip() or not exists(path):
         raise ConfigError(
-            f"--acceptance: {text!r} is neither a number, nor numbers separated by commas, nor "
-            "inline YAML, nor a file that exists, nor a profile of the catalog; "
+            f"--acceptance: {_short(text)!r} is neither a number, nor numbers separated by commas, "
+            "nor inline YAML, nor a file that exists, nor a profile of the catalog; "
             f"{nearest(text[:80], _profile_names())}"
         )
     document = load_yaml(path)
@@ -158,6 +158,10 @@ def _acceptance_file(text: str) -> Mapping[str, Any]:
     # Checked here, where its lines are known, and again as a part of the deployment.
     parse(document, ACCEPTANCE_MODELS.config_class(name))
     return document.data
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _yaml_value(text: str, option: str) -> Any:

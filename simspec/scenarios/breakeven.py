@@ -181,6 +181,10 @@ def break_even(deployment: Deployment, over: Over, batch: int, context: int) -> 
         There is no place to look at.
     """
     at: Callable[[float], RoundEstimate]
+    if deployment.method.max_draft == 0 and deployment.config.method.lossless:
+        raise ConfigError(
+            f"method {deployment.method.name} drafts nothing: it is what others are held against"
+        )
     if over == "acceptance":
         if deployment.method.max_draft == 0:
             raise ConfigError(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from simspec.core.errors import Infeasible
@@ -109,6 +109,28 @@ class ComparisonConfig(StrictModel):
     """Latency targets of that load."""
     simulation: SimulationConfig = SimulationConfig()
     """Seed, replications and warm-up of that load."""
+
+    @field_validator("batch")
+    @classmethod
+    def _each_batch_once(cls, batch: tuple[int, ...]) -> tuple[int, ...]:
+        for size in batch:
+            if batch.count(size) > 1:
+                raise PydanticCustomError(
+                    "batch_twice", "{size} is given twice; keep one", {"size": size}
+                )
+        return batch
+
+    @model_validator(mode="after")
+    def _fields_have_effect(self) -> Self:
+        for field in ("slo", "simulation"):
+            if self.workload is None and field in self.model_fields_set:
+                raise PydanticCustomError(
+                    "no_load",
+                    "{field} says how a load is simulated and there is none; add workload, or "
+                    "remove {field}",
+                    {"field": field},
+                )
+        return self
 
     @model_validator(mode="after")
     def _labels_are_unique(self) -> Self:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from simspec.core.errors import ConfigError, nearest
 from simspec.core.yamlio import Document, parse
+from simspec.decoding.acceptance._shorthand import long_form
 from simspec.scenarios.build import Place, blame
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.sweeps.axes import (
@@ -120,8 +121,18 @@ def _overrides(choices: Sequence[Choice]) -> Iterator[Override]:
 def _overridden(document: Document, overrides: Sequence[Override]) -> Document:
     # Whole objects first, so that `method: …` does not wipe out `method.exit_layer: …`.
     for name, value, source in sorted(overrides, key=lambda item: item.name.count(".")):
+        if name.startswith("acceptance."):
+            document = _with_long_acceptance(document)
         document = document.with_value((*_BASE, *name.split(".")), value, source=source)
     return document
+
+
+def _with_long_acceptance(document: Document) -> Document:
+    """Return the document with fields to set where the acceptance is a number or a profile."""
+    scenario = document.at(_BASE)
+    given = scenario.get("acceptance") if isinstance(scenario, Mapping) else None
+    fields = long_form(given)
+    return document if fields is given else document.with_value((*_BASE, "acceptance"), fields)
 
 
 def _scenario(document: Document, overrides: Sequence[Override]) -> ScenarioConfig:

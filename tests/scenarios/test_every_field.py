@@ -238,7 +238,8 @@ OTHER: dict[str, Any] = {
     "acceptance.acceptance_rate": 0.7,
     "acceptance.num_speculative_tokens": 6,
     "acceptance.layers": [
-        {"exit_layer": 2, "acceptance": 0.2}, {"exit_layer": 5, "acceptance": 0.4}
+        {"exit_layer": 2, "acceptance": 0.2},
+        {"exit_layer": 5, "acceptance": 0.4},
     ],
     "acceptance.profile": "layerskip-llama-2-7b-cnn-summaries",
     "model": "llama-3.1-8b",

@@ -50,6 +50,33 @@ def test_each_load_has_one_baseline(tmp_path: Path) -> None:
         assert plain == ours.model_copy(update={"method": plain.method, "acceptance": None})
 
 
+@pytest.mark.parametrize(
+    ("short", "field", "values"),
+    [
+        (0.7, "alpha", [0.5, 0.6]),
+        ([0.6, 0.3], "rates", [[0.5], [0.6, 0.2]]),
+        (
+            "layerskip-llama-2-7b-cnn-text",
+            "profile",
+            ["layerskip-llama-2-7b-cnn-text", "layerskip-llama-2-7b-cnn-summaries"],
+        ),
+    ],
+)
+def test_a_short_acceptance_has_the_fields_it_stands_for(
+    tmp_path: Path, short: Any, field: str, values: list[Any]
+) -> None:
+    """A number, a list and a profile's name can be varied like what is written out."""
+    scenario = {**SCENARIO, "acceptance": short}
+    found = points(
+        tmp_path,
+        scenario=scenario,
+        grid={f"acceptance.{field}": values},
+        sweep={"baseline": False},
+    )
+    given = [point.config.model_dump()["acceptance"][field] for point in found]
+    assert [list(v) if isinstance(v, tuple) else v for v in given] == values
+
+
 def test_without_baselines(tmp_path: Path) -> None:
     """``baseline: false`` leaves the grid alone."""
     found = points(tmp_path, sweep={"baseline": False})
@@ -184,7 +211,7 @@ def same_field_twice() -> dict[str, Any]:
         ({"grid": {"": [1]}}, "a field name is missing"),
         ({"grid": {"method..exit_layer": [1]}}, "unknown field"),
         ({"grid": {"method.exit_layer.deep": [1]}}, "has no field 'deep'"),
-        ({"grid": {"acceptance.alpha": [0.5]}}, "0.7 has no field 'alpha'"),
+        ({"grid": {"acceptance.rates": [[0.5]]}}, "scenario.acceptance.rates: unknown field"),
         ({"grid": {"nonsense": [1]}}, "scenario.nonsense: unknown field"),
         ({"exclude": [{"depth": 1}]}, "'depth' is not an axis"),
         ({"exclude": [{"method.exit_layer": 5}]}, "exclude.0: excludes no point"),

@@ -99,7 +99,8 @@ def _rows(
             rows.append(break_even(deployment, over, batch, context))
         except (Infeasible, ConfigError) as error:
             # One card that cannot is an answer; a mistake that every card would share is not.
-            if len(names) == 1 or (deployment is None and name not in str(error)):
+            is_mistake = deployment is None or isinstance(error, ConfigError)
+            if len(names) == 1 or (is_mistake and name not in str(error)):
                 raise
             facts = {"hardware": name} if deployment is None else deployment_facts(deployment)
             rows.append({**facts, "over": over, "status": "refused", "reason": str(error)})

@@ -32,13 +32,23 @@ def parse_acceptance(value: Any) -> Any:
 
     Meant as a pydantic ``BeforeValidator``, like :meth:`Registry.parse`.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = {"name": "constant", "alpha": value}
-    elif isinstance(value, list | tuple):
-        value = {"name": "per_position", "rates": value}
-    elif isinstance(value, str) and value not in ACCEPTANCE_MODELS.names():
-        value = {"name": "catalog", "profile": known_profile(value)}
+    value = long_form(value)
+    if isinstance(value, str) and value not in ACCEPTANCE_MODELS.names():
+        value = known_profile(value)  # which refuses it
     return value if value is None else ACCEPTANCE_MODELS.parse(value)
+
+
+def long_form(value: Any) -> Any:
+    """Return the mapping that a short form stands for; anything else as it is."""
+    from simspec.decoding.acceptance._profiles import profile_names
+
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"name": "constant", "alpha": value}
+    if isinstance(value, list | tuple):
+        return {"name": "per_position", "rates": value}
+    if isinstance(value, str) and value in profile_names():
+        return {"name": "catalog", "profile": value}
+    return value
 
 
 def known_profile(name: str) -> str:
