@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simspec.core.errors import DoesNotFit, Infeasible
+from simspec.core.units import format_bytes
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Quantity, Rows
 from simspec.decoding._base import METHODS, Method
@@ -291,6 +292,12 @@ def cautions(deployment: Deployment, batch_size: int, context_len: int) -> list[
     limits, architecture = deployment.limits, deployment.architecture
     if not deployment.config.method.lossless:
         said.append(f"the output of {deployment.method.name} is not the model's: see acceptance")
+    added, own = deployment.budget.extra_weights_bytes, deployment.budget.weights_bytes
+    if added >= own:
+        said.append(
+            f"{deployment.method.name} drafts with {format_bytes(added)} of weights beside the "
+            f"{format_bytes(own)} of {architecture.name}; a draft is meant to be the smaller one"
+        )
     if batch_size > limits.max_num_seqs:
         said.append(
             f"batch {batch_size:,} is above the {limits.max_num_seqs:,} sequences that engine "

@@ -136,3 +136,11 @@ def test_cautions() -> None:
     assert len(said) == 2
     assert "257 is above the 256 sequences" in said[0]
     assert "4,097 is beyond the 4,096 tokens" in said[1]
+
+
+def test_a_draft_as_large_as_its_target_is_said() -> None:
+    """Nothing forbids it, and nobody means it."""
+    for draft, is_large in (("llama-68m", False), ("llama-2-7b", True), ("llama-2-13b", True)):
+        method = {"name": "dual_model", "draft_model": draft}
+        one = deployment(model="llama-2-7b", method=method, acceptance=0.5)
+        assert any("meant to be the smaller one" in c for c in cautions(one, 1, 100)) == is_large
