@@ -12,33 +12,25 @@ once the whole chain was accepted. Docs: docs/theory/rounds.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from simspec.cost.work import Pass, Quantity, Rows, Stack
-from simspec.decoding._base import AcceptanceProcess, Footprint, WeightedPass
+from simspec.decoding._base import Footprint
 from simspec.decoding._chain import (
     ChainRound,
     WeightedRows,
-    chain_outcomes,
-    expected_catch_up,
-    expected_round,
     merged,
-    observed_catch_up,
-    observed_round,
-    plain_pass,
-    plain_rows,
-    required,
     without_logits,
 )
-from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
+from simspec.decoding._chain_method import ChainDrafter
 
 CatchUp: TypeAlias = Literal["pass", "first_step", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class StackDrafter:
+class StackDrafter(ChainDrafter):
     """A chain drafter bound to a target.
 
     Attributes
@@ -79,42 +71,14 @@ class StackDrafter:
         """Return the extra memory."""
         return self.extra
 
-    def outcomes(self, tape: Tape) -> Outcomes:
-        """Return m and a of the round that starts at each text position."""
-        return chain_outcomes(tape, self.max_draft, self.threshold)
+    @property
+    def catches_up(self) -> bool:
+        """Whether the drafter has a KV of its own."""
+        return self.catch_up != "none"
 
-    def statistics(self, acceptance: AcceptanceProcess | None) -> RoundStatistics:
-        """Return the closed form of m and a."""
-        return required(acceptance, self.name).statistics(self.max_draft, self.threshold)
-
-    def round_passes(
-        self,
-        context_lens: Sequence[int],
-        drafted: Sequence[int],
-        accepted: Sequence[int],
-        prefill: Rows | None,
-    ) -> list[Pass]:
-        """Return the passes of one lock-step round; plain decoding if nothing is drafted."""
-        if any(drafted):
-            chain = observed_round(context_lens, drafted)
-            gaps = observed_catch_up(context_lens, drafted, accepted)
-            return [work for _, work in self.chain_passes(chain, gaps, prefill)]
-        rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
-        passes = [plain_pass(self.target, rows, prefill)]
-        if prefill is not None and self.reads_prompt:
-            passes.append(self._draft_pass("prefill", without_logits(prefill)))
-        return passes
-
-    def expected_passes(
-        self, batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
-    ) -> list[WeightedPass]:
-        """Return the passes of one round in expectation over independent sequences."""
-        if statistics.drafted_per_round == 0.0:
-            rows = plain_rows(batch_size, batch_size * context_len)
-            return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
-        chain = expected_round(batch_size, context_len, statistics)
-        gaps = expected_catch_up(batch_size, context_len, statistics)
-        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, gaps, None)]
+    def prompt_passes(self, prefill: Rows) -> list[Pass]:
+        """Return the drafter's pass, where it has to fill its KV."""
+        return [self._draft_pass("prefill", without_logits(prefill))] if self.reads_prompt else []
 
     def chain_passes(
         self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
@@ -133,8 +97,8 @@ class StackDrafter:
         if self.catch_up == "pass":
             for weight, rows in gaps:
                 yield weight, self._draft_pass("catch_up", without_logits(rows))
-        if prefill is not None and self.reads_prompt:
-            yield 1.0, self._draft_pass("prefill", without_logits(prefill))
+        if prefill is not None:
+            yield from ((1.0, work) for work in self.prompt_passes(prefill))
 
     def _draft_pass(self, phase: Literal["draft", "catch_up", "prefill"], rows: Rows) -> Pass:
         return Pass(self.drafter.name, 0, len(self.drafter.blocks), phase, (rows,), True)

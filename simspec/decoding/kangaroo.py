@@ -26,7 +26,7 @@ Left out: an adapter KV that has gaps because drafting was off for a while (m = 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Literal
@@ -35,20 +35,14 @@ from pydantic import ConfigDict, Field
 
 from simspec.core.errors import ConfigError
 from simspec.cost.work import Pass, Quantity, Rows, Stack
-from simspec.decoding._base import AcceptanceProcess, Footprint, MethodConfig, WeightedPass
+from simspec.decoding._base import Footprint, MethodConfig
 from simspec.decoding._chain import (
     MAX_DRAFT,
     ChainRound,
     WeightedRows,
-    chain_outcomes,
-    expected_round,
-    observed_round,
-    plain_pass,
-    plain_rows,
-    required,
     without_logits,
 )
-from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
+from simspec.decoding._chain_method import ChainDrafter
 from simspec.models.arch import Block
 from simspec.models.counts import kv_bytes_per_token, weights_bytes
 
@@ -105,7 +99,7 @@ def adapter_block(target: Stack) -> Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Kangaroo:
+class Kangaroo(ChainDrafter):
     """Kangaroo bound to a target; the adapter's head is the target's."""
 
     target: Stack
@@ -130,41 +124,6 @@ class Kangaroo:
             reserved_slots=self.max_draft + 1,
         )
 
-    def outcomes(self, tape: Tape) -> Outcomes:
-        """Return m and a of the round that starts at each text position."""
-        return chain_outcomes(tape, self.max_draft, self.threshold)
-
-    def statistics(self, acceptance: AcceptanceProcess | None) -> RoundStatistics:
-        """Return the closed form of m and a."""
-        return required(acceptance, self.name).statistics(self.max_draft, self.threshold)
-
-    def round_passes(
-        self,
-        context_lens: Sequence[int],
-        drafted: Sequence[int],
-        accepted: Sequence[int],
-        prefill: Rows | None,
-    ) -> list[Pass]:
-        """Return the passes of one lock-step round; plain decoding if nothing is drafted."""
-        if any(drafted):
-            chain = observed_round(context_lens, drafted)
-            return [work for _, work in self.chain_passes(chain, [], prefill)]
-        rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
-        passes = [plain_pass(self.target, rows, prefill)]
-        if prefill is not None:
-            passes.append(self._prompt_pass(prefill))
-        return passes
-
-    def expected_passes(
-        self, batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
-    ) -> list[WeightedPass]:
-        """Return the passes of one round in expectation over independent sequences."""
-        if statistics.drafted_per_round == 0.0:
-            rows = plain_rows(batch_size, batch_size * context_len)
-            return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
-        chain = expected_round(batch_size, context_len, statistics)
-        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, [], None)]
-
     def chain_passes(
         self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
     ) -> Iterator[tuple[Quantity, Pass]]:
@@ -180,7 +139,8 @@ class Kangaroo:
         for weight, rows in chain.verification:
             yield weight, Pass("target", exit_layer, num_layers, "verify", (rows, *riding))
         if prefill is not None:
-            yield 1.0, self._prompt_pass(prefill)
+            yield from ((1.0, work) for work in self.prompt_passes(prefill))
 
-    def _prompt_pass(self, prefill: Rows) -> Pass:
-        return Pass("adapter", 0, 1, "prefill", (without_logits(prefill),))
+    def prompt_passes(self, prefill: Rows) -> list[Pass]:
+        """Return the adapter's pass, which fills its KV."""
+        return [Pass("adapter", 0, 1, "prefill", (without_logits(prefill),))]

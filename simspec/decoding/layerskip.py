@@ -35,7 +35,7 @@ The model has to be trained for it, and what it then accepts is given with the a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -44,26 +44,18 @@ from pydantic import ConfigDict, Field
 from simspec.core.errors import ConfigError
 from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import (
-    AcceptanceProcess,
     Footprint,
     Method,
     MethodConfig,
-    WeightedPass,
 )
 from simspec.decoding._chain import (
     MAX_DRAFT,
     ChainRound,
     WeightedRows,
-    chain_outcomes,
-    expected_round,
-    observed_round,
-    plain_pass,
-    plain_rows,
-    required,
     without_logits,
 )
+from simspec.decoding._chain_method import ChainDrafter
 from simspec.decoding._drafter import StackDrafter
-from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 from simspec.models.counts import kv_bytes_per_token
 
 
@@ -131,7 +123,7 @@ class Config(MethodConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class LayerSkip:
+class LayerSkip(ChainDrafter):
     """LayerSkip with one KV cache, bound to a target."""
 
     target: Stack
@@ -147,38 +139,6 @@ class LayerSkip:
     def footprint(self) -> Footprint:
         """Return nothing extra, and K + 1 slots."""
         return Footprint(0.0, 0.0, self.max_draft + 1)
-
-    def outcomes(self, tape: Tape) -> Outcomes:
-        """Return m and a of the round that starts at each text position."""
-        return chain_outcomes(tape, self.max_draft, self.threshold)
-
-    def statistics(self, acceptance: AcceptanceProcess | None) -> RoundStatistics:
-        """Return the closed form of m and a."""
-        return required(acceptance, self.name).statistics(self.max_draft, self.threshold)
-
-    def round_passes(
-        self,
-        context_lens: Sequence[int],
-        drafted: Sequence[int],
-        accepted: Sequence[int],
-        prefill: Rows | None,
-    ) -> list[Pass]:
-        """Return the passes of one lock-step round; plain decoding if nothing is drafted."""
-        if any(drafted):
-            chain = observed_round(context_lens, drafted)
-            return [work for _, work in self.chain_passes(chain, [], prefill)]
-        rows = plain_rows(len(context_lens), sum(context_lens)) if context_lens else None
-        return [plain_pass(self.target, rows, prefill)]
-
-    def expected_passes(
-        self, batch_size: Quantity, context_len: Quantity, statistics: RoundStatistics
-    ) -> list[WeightedPass]:
-        """Return the passes of one round in expectation over independent sequences."""
-        if statistics.drafted_per_round == 0.0:
-            rows = plain_rows(batch_size, batch_size * context_len)
-            return [WeightedPass(1.0, plain_pass(self.target, rows, None))]
-        chain = expected_round(batch_size, context_len, statistics)
-        return [WeightedPass(weight, work) for weight, work in self.chain_passes(chain, [], None)]
 
     def chain_passes(
         self, chain: ChainRound, gaps: list[WeightedRows], prefill: Rows | None
