@@ -98,7 +98,6 @@ PARTS = {
     )
 }
 OF_NO_LAYER = {key: BETA[key] for key in BETA if "layer" not in key}
-"""For methods without an exit layer."""
 RANKS = {
     "name": "tree_ranks",
     "hit_rates": [[0.6, 0.7, 0.75], [0.4, 0.5, 0.55]],
@@ -110,7 +109,9 @@ TRACE = "trace.jsonl"
 TRACE_TEXT = '{"accepted": [0, 2, 1, 0, 0, 3, 2, 1, 0, 1, 0]}\n{"accepted": [1, 0, 0, 2, 1, 0]}\n'
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": BASE,
-    "alpha": changed(acceptance={**{k: BETA[k] for k in BETA if k != "rates"}, "alpha": 0.5}),
+    "alpha": changed(
+        acceptance={**{k: BETA[k] for k in BETA if k not in {"rates", "slope"}}, "alpha": 0.5}
+    ),
     "offsets": changed(
         acceptance={**{k: BETA[k] for k in BETA if k != "rates"}, "offsets": [0.5, -1.0]}
     ),
@@ -170,6 +171,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             **DRAFTS,
         },
         acceptance=OF_NO_LAYER,
+        tp=2,
     ),
     "layerskip": changed(method={"name": "layerskip", "exit_layer": 3, "share_kv": True, **DRAFTS}),
     "windowed": changed(
@@ -279,7 +281,7 @@ OTHER: dict[str, Any] = {
     "acceptance.hit_probability": 0.9,
     "acceptance.hard_share": 0.6,
     "acceptance.log_odds_gap": 5.0,
-    "acceptance.path": "unknown.jsonl",
+    "acceptance.path": "other.jsonl",
     "acceptance.drafter": "unknown",
     "acceptance.accepted": [[3, 2, 1, 0]],
     "acceptance.rates": [0.9, 0.8],
@@ -335,7 +337,10 @@ OTHER: dict[str, Any] = {
     "simulation.warmup": 0.5,
     "simulation.max_simulated_s": 0.02,
 }
-OTHER_OF = {("plain", "method"): {"name": "kangaroo", "confidence_threshold": 0}}
+OTHER_OF = {
+    ("plain", "method"): {"name": "kangaroo", "confidence_threshold": 0},
+    ("dual_model", "tp"): 4,
+}
 LABELS = {"name", "description", "acceptance.source"}
 """Printed with the results; no number can depend on them."""
 NOT_OF_A_CLOSED_FORM = {"scheduler.policy"}
@@ -366,8 +371,11 @@ CASES = sorted(
     for variant in VARIANTS
     for field in leaves(scenario(variant))
     # What is the same section in several variants is tried once.
-    if variant == "base"
-    or VARIANTS[variant].get(field.split(".")[0]) != BASE.get(field.split(".")[0])
+    if (variant == "base" or VARIANTS[variant].get(key := field.split(".")[0]) != BASE.get(key))
+    # Where numbers were measured is a label to a method without an exit layer.
+    and (
+        VARIANTS[variant]["acceptance"] != OF_NO_LAYER or not field.endswith("reference_exit_layer")
+    )
 )
 
 
@@ -378,6 +386,7 @@ BEFORE: dict[str, Any] = {}
 def folder(tmp_path: Path) -> Path:
     (tmp_path / LOG).write_text(LOG_TEXT)
     (tmp_path / TRACE).write_text(TRACE_TEXT)
+    (tmp_path / "other.jsonl").write_text('{"accepted": [3, 2, 1, 0, 1, 0]}\n')
     (tmp_path / "other.csv").write_text(LOG_TEXT.replace(",4", ",14"))
     return tmp_path
 
