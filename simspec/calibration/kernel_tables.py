@@ -25,6 +25,7 @@ import pandas as pd
 
 from simspec.calibration.robust import Array, Mask
 from simspec.core.errors import CalibrationError
+from simspec.core.parquet import read_frame
 
 GEMM_WEIGHT_COPIES = 6
 """Linear layers the benchmark cycles through (aiconfigurator collector/vllm/collect_gemm.py)."""
@@ -123,7 +124,7 @@ def read_table(folder: Path, kind: str, engine: str) -> pd.DataFrame:
         raise CalibrationError(
             f"{path}: no such table; the folder has: {', '.join(known) or 'none'}"
         )
-    return pd.read_parquet(path)
+    return read_frame(path)
 
 
 def gemm_dtypes(table: pd.DataFrame) -> tuple[str, ...]:

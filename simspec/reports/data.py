@@ -317,12 +317,11 @@ def read_table(path: Path) -> list[dict[str, object]]:
         It is missing or not a Parquet file.
     """
     import pyarrow
-    from pyarrow import parquet
+
+    from simspec.core.parquet import read_arrow
 
     try:
-        # Read here: pyarrow would take a path for a URI and refuse names that are no text.
-        content = pyarrow.BufferReader(path.read_bytes())
-        rows: list[dict[str, object]] = parquet.read_table(content).to_pylist()
+        rows: list[dict[str, object]] = read_arrow(path).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
         first = str(error).partition("\n")[0]
         raise ConfigError(f"{path}: cannot be read ({first}); run the sweep again") from None

@@ -221,11 +221,12 @@ def _parquet_columns(path: Path) -> list[str]:
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
     import pyarrow as pa
 
+    from simspec.core.parquet import read_frame
+
     try:
-        return pd.read_parquet(path)
+        return read_frame(path)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ConfigError(f"{path}: cannot be read as Parquet ({_first(error)})") from error
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 MARK = "SIMSPEC_TEST_MARK"
 SLOWER = {
     # About 50 ms a point, so that a signal finds some of them in flight.
-    "scenario": {**SCENARIO, "simulation": {"seed": 1, "replications": 20}},
+    "scenario": {**SCENARIO, "simulation": {"seed": 1, "replications": 60}},
     "grid": {**GRID, "method.num_speculative_tokens": [1, 2, 3, 4, 5]},
 }
 NUM_POINTS = 22
