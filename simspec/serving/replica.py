@@ -24,25 +24,13 @@ from simspec.cost.template import Columns
 from simspec.cost.work import Rows
 from simspec.memory.blocks import BlockPool
 from simspec.serving import invariants
+from simspec.serving.admission import build_scheduler, refusal
 from simspec.serving.cohort import Cohort, DraftingCohort, PlainCohort
 from simspec.serving.plan import EngineState, SequenceState, ServingSetup, StepPlan
-from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
-from simspec.serving.records import (
-    NUM_REQUEST_COLUMNS,
-    NUM_STEP_COLUMNS,
-    Fate,
-    RowBuffer,
-    RunRecords,
-    request_records,
-    step_records,
-)
+from simspec.serving.recorder import Recorder
+from simspec.serving.records import Fate, RunRecords
 from simspec.serving.round_price import RoundPricer
-from simspec.serving.scheduling._base import (
-    SCHEDULERS,
-    Scheduler,
-    SchedulerConfig,
-    check_round_fits,
-)
+from simspec.serving.settling import Settlement
 from simspec.workloads.request import Request
 
 
@@ -71,7 +59,6 @@ class Replica:
     ) -> None:
         self._env = env
         self._setup = setup
-        self._on_leave = on_leave
         self._check = check
         self._round_slots = setup.method.max_draft + 1
         self._scheduler = build_scheduler(setup)
@@ -85,13 +72,14 @@ class Replica:
         # A request longer than the pool is refused, whatever its log says.
         pool = setup.num_blocks * setup.block_size_tokens
         self._nothing_drafted: Sequence[int] = [0] * min(longest, pool)
-        self._request_rows = RowBuffer(NUM_REQUEST_COLUMNS)
-        self._step_rows = RowBuffer(NUM_STEP_COLUMNS)
-        self._other_gaps = RowBuffer(2)
-        self._refusals: dict[int, str] = {}
-        self._num_in_system = 0
-        self._integral_s = 0.0
-        self._integrated_until_s = 0.0
+        self._recorder = Recorder(setup)
+        self._settlement = Settlement(
+            self._state,
+            self._cohort,
+            self._recorder,
+            speculates=setup.method.max_draft > 0,
+            on_leave=on_leave,
+        )
 
     def _new_cohort(self, blocks: BlockPool) -> Cohort | None:
         is_known = getattr(self._scheduler, "is_made_of_moves", False)
@@ -100,7 +88,7 @@ class Replica:
         max_draft = self._setup.method.max_draft
         return DraftingCohort(blocks, max_draft) if max_draft else PlainCohort(blocks)
 
-    # -- arrivals and departures -----------------------------------------------------------
+    # -- arrivals --------------------------------------------------------------------------
 
     def submit(self, request: Request) -> bool:
         """Take a request in, or refuse it if it can never fit; return whether it was taken."""
@@ -115,31 +103,20 @@ class Replica:
         )
         reason = refusal(request, self._setup)
         if reason is not None:
-            self._refusals[request.request_id] = reason
-            self._record(sequence, Fate.REFUSED)
+            self._recorder.refuse(sequence, reason)
             return False
-        self._count(+1)
+        self._recorder.count(+1, now)
         self._state.waiting.append(sequence)
         if self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
         return True
-
-    def _leave(self, sequence: SequenceState) -> None:
-        self._state.blocks.free(sequence.request_id)
-        self._record(sequence, Fate.FINISHED)
-        self._count(-1)
-
-    def _count(self, change: int) -> None:
-        now = self._now
-        self._integral_s += self._num_in_system * (now - self._integrated_until_s)
-        self._integrated_until_s = now
-        self._num_in_system += change
 
     # -- the engine loop -------------------------------------------------------------------
 
     def process(self) -> Generator[simpy.Event, object, None]:
         """Run for ever: one engine step per turn, asleep while nobody is in the system."""
         env, state, cohort = self._env, self._state, self._cohort
+        settlement, add_row = self._settlement, self._recorder.step
         blocks = state.blocks
         schedule = self._scheduler.schedule
         budget = self._setup.limits.max_num_batched_tokens
@@ -188,10 +165,10 @@ class Replica:
                 next_event_s = env.peek()
             self._now = end_s
             if is_plain:
-                counts = self._settle_plain(num_sequences, start_s)
+                counts = settlement.plain(num_sequences, start_s, end_s)
             else:
-                counts = self._settle(plan, start_s)
-            self._step_rows.append((start_s, end_s - start_s, *counts, *facts, *price[1:]))
+                counts = settlement.step(plan, start_s, end_s)
+            add_row((start_s, end_s - start_s, *counts, *facts, *price[1:]))
             if self._check:
                 if cohort is not None:
                     cohort.sync()
@@ -231,232 +208,20 @@ class Replica:
         accepted = [sequence.accepted_at[sequence.emitted] for sequence in decoding]
         return self._pricer.of_lists(contexts, drafted, accepted, prefill, num_sequences)
 
-    # -- the end of a step -----------------------------------------------------------------
-
-    def _settle_plain(self, num_sequences: int, start_s: float) -> tuple[int, ...]:
-        """Hand out the tokens of a step that is a round for all; return what the records count."""
-        cohort = self._cohort
-        assert cohort is not None
-        drafted = cohort.num_drafted
-        finished, accepted, cut = cohort.advance(start_s, self._now)
-        if finished:
-            self._dismiss(finished)
-        emitted = accepted + num_sequences - cut
-        return num_sequences, 0, 0, drafted, accepted, emitted, 0, cut, num_sequences
-
-    def _settle(self, plan: StepPlan, start_s: float) -> tuple[int, ...]:
-        """Hand out the tokens of a step; return what the records count of it.
-
-        Decoding and prefilling sequences, prompt tokens, drafted, accepted, emitted, prefilled,
-        cut, steady gaps.
-        """
-        cohort = self._cohort
-        num_decoding = len(plan.decoding)
-        if plan.is_together:
-            assert cohort is not None
-            drafted = cohort.num_drafted
-            finished, accepted, cut = cohort.advance(start_s, self._now)
-            steady = num_decoding
-        else:
-            if cohort is not None and cohort.members:
-                # They stall for a step of prompts.
-                cohort.dissolve()
-            finished = []
-            drafted, accepted, cut, steady = self._settle_rounds(plan, start_s, finished)
-        prefilled = self._settle_prefills(plan)
-        ended = [sequence for sequence in prefilled if sequence.emitted == sequence.output_len]
-        finished += ended
-        if finished:
-            self._dismiss(finished)
-        if cohort is not None:
-            self._gather(cohort, plan, prefilled)
-        emitted = accepted + num_decoding + len(prefilled) - cut
-        return (
-            num_decoding,
-            len(plan.prefilling),
-            sum(plan.chunks),
-            drafted,
-            accepted,
-            emitted,
-            len(prefilled),
-            cut,
-            steady,
-        )
-
-    def _dismiss(self, finished: list[SequenceState]) -> None:
-        gone = set(map(id, finished))
-        self._state.running = [s for s in self._state.running if id(s) not in gone]
-        for sequence in finished:
-            self._leave(sequence)
-        for _ in finished:
-            self._on_leave()
-
-    def _gather(self, cohort: Cohort, plan: StepPlan, prefilled: list[SequenceState]) -> None:
-        """Let those join the cohort whose last tokens came out when the others' did."""
-        if plan.is_together:
-            joining = [s for s in prefilled if s.emitted < s.output_len]
-        else:
-            now = self._now
-            joining = [s for s in self._state.running if s.context_len >= s.prefill_target]
-            if any(sequence.last_token_s != now for sequence in joining):
-                return
-            cohort.last_token_s = now
-        for sequence in joining:
-            cohort.join(sequence)
-
-    def _settle_rounds(
-        self, plan: StepPlan, start_s: float, finished: list[SequenceState]
-    ) -> tuple[int, int, int, int]:
-        now = self._now
-        step_s = now - start_s
-        block_size = self._setup.block_size_tokens
-        speculates = self._round_slots > 1
-        num_drafted = num_accepted = num_cut = num_steady = 0
-        for sequence in plan.decoding:
-            position = sequence.emitted
-            a = sequence.accepted_at[position]
-            position += a + 1
-            sequence.context_len += a + 1
-            sequence.num_rounds += 1
-            if sequence.last_token_s == start_s:
-                num_steady += 1
-                gap_s = step_s
-            else:
-                gap_s = now - sequence.last_token_s
-                self._other_gaps.append((gap_s, now))
-            sequence.last_token_s = now
-            if gap_s > sequence.max_gap_s:  # noqa: PLR1730 (a call per token costs more)
-                sequence.max_gap_s = gap_s
-            if speculates:
-                m = sequence.drafted_at[sequence.emitted]
-                num_drafted += m
-                num_accepted += a
-                sequence.num_drafted += m
-                sequence.num_accepted += a
-                spare = (sequence.capacity_tokens - sequence.context_len) // block_size
-                if spare > 0:
-                    self._state.blocks.shrink(sequence.request_id, spare)
-                    sequence.capacity_tokens -= spare * block_size
-            if position >= sequence.output_len:
-                num_cut += position - sequence.output_len
-                position = sequence.output_len
-                finished.append(sequence)
-            sequence.emitted = position
-        return num_drafted, num_accepted, num_cut, num_steady
-
-    def _settle_prefills(self, plan: StepPlan) -> list[SequenceState]:
-        """Count the prompt chunks; return those whose prefill is complete, a token each."""
-        now = self._now
-        prefilled = []
-        for sequence, chunk in zip(plan.prefilling, plan.chunks, strict=True):
-            sequence.context_len += chunk
-            if sequence.context_len < sequence.prefill_target:
-                continue
-            prefilled.append(sequence)
-            if sequence.emitted == 0:
-                sequence.first_token_s = now
-            else:
-                gap_s = now - sequence.last_token_s
-                self._other_gaps.append((gap_s, now))
-                sequence.max_gap_s = max(sequence.max_gap_s, gap_s)
-            sequence.last_token_s = now
-            sequence.emitted += 1
-        return prefilled
-
     # -- records ---------------------------------------------------------------------------
-
-    def _record(self, sequence: SequenceState, fate: Fate) -> None:
-        self._request_rows.append(
-            (
-                sequence.request_id,
-                fate,
-                sequence.prompt_len,
-                sequence.output_len,
-                sequence.arrival_s,
-                sequence.admission_s,
-                sequence.first_token_s,
-                sequence.last_token_s,
-                sequence.queue_s,
-                sequence.max_gap_s,
-                sequence.emitted,
-                sequence.num_preemptions,
-                sequence.recomputed_tokens,
-                sequence.num_rounds,
-                sequence.num_drafted,
-                sequence.num_accepted,
-            )
-        )
 
     def close(self, num_not_arrived: int) -> RunRecords:
         """Record those still present and return the run."""
-        state, setup = self._state, self._setup
+        state, recorder = self._state, self._recorder
         if self._cohort is not None:
             self._cohort.sync()
-        is_empty = not state.running and not state.waiting
-        end_s = self._integrated_until_s if is_empty else self._env.now
-        self._integral_s += self._num_in_system * (end_s - self._integrated_until_s)
-        self._integrated_until_s = end_s
+        now = self._env.now
         for sequence in state.running:
-            self._record(sequence, Fate.RUNNING)
+            recorder.request(sequence, Fate.RUNNING)
         for sequence in state.waiting:
-            sequence.queue_s += end_s - sequence.queued_since_s
-            self._record(sequence, Fate.WAITING)
-        gaps = self._other_gaps.columns()
-        return RunRecords(
-            requests=request_records(self._request_rows),
-            steps=step_records(self._step_rows),
-            other_gaps_s=gaps[0].copy(),
-            other_gaps_end_s=gaps[1].copy(),
-            refusals=dict(self._refusals),
-            end_s=end_s,
-            num_not_arrived=num_not_arrived,
-            concurrency=setup.concurrency,
-            num_blocks=setup.num_blocks,
-            block_size_tokens=setup.block_size_tokens,
-            max_draft=setup.method.max_draft,
-            num_in_system_integral_s=self._integral_s,
-        )
-
-
-def build_scheduler(setup: ServingSetup) -> Scheduler:
-    """Return the scheduling policy the limits name, with its preemption policy.
-
-    Raises
-    ------
-    ConfigError
-        A policy is unknown, or no round of K + 1 tokens fits into a step.
-    """
-    limits = setup.limits
-    round_slots = setup.method.max_draft + 1
-    check_round_fits(limits, round_slots, setup.method.name)
-    preemption = PREEMPTIONS.config_class(limits.preemption)()
-    scheduler = SCHEDULERS.config_class(limits.policy)()
-    assert isinstance(preemption, PreemptionConfig), limits.preemption
-    assert isinstance(scheduler, SchedulerConfig), limits.policy
-    return scheduler.build(limits, round_slots, preemption.build())
-
-
-def refusal(request: Request, setup: ServingSetup) -> str | None:
-    """Return why the request can never be served, even alone; None if it can.
-
-    The largest need is that of the last round: it can start when one token is missing, with
-    ``prompt_len + output_len - 2`` tokens in the KV, and reserves K + 1 more.
-    """
-    total = request.prompt_len + request.output_len - 1
-    needed = total + setup.method.max_draft if request.output_len > 1 else total
-    size = setup.block_size_tokens
-    if -(-needed // size) > setup.num_blocks:
-        return (
-            f"needs {needed} KV slots ({request.prompt_len} prompt + {request.output_len} output "
-            f"tokens with the slots of a round), the pool holds {setup.num_blocks * size}"
-        )
-    limits = setup.limits
-    if not limits.chunked_prefill and total > limits.max_num_batched_tokens:
-        return (
-            f"may have to prefill {total} tokens in one step without chunked prefill, "
-            f"max_num_batched_tokens is {limits.max_num_batched_tokens}"
-        )
-    return None
+            sequence.queue_s += now - sequence.queued_since_s
+            recorder.request(sequence, Fate.WAITING)
+        return recorder.close(now, num_not_arrived)
 
 
 def _prefill_rows(plan: StepPlan) -> Rows:
