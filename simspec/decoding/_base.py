@@ -150,6 +150,12 @@ class MethodConfig(PluginConfig):
         """The exit layer the acceptance depends on, None for methods without one."""
         return None
 
+    @property
+    def draft_depth(self) -> int | None:
+        """How deep a round drafts where ``num_speculative_tokens`` says it; None: fixed shapes."""
+        depth: int | None = getattr(self, "num_speculative_tokens", None)
+        return depth
+
     def acceptance_sentence(self, acceptance: AcceptanceProcess) -> str:
         """Return the acceptance's sentence, with what its numbers mean to this method."""
         return acceptance.describe()

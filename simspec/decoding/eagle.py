@@ -158,6 +158,12 @@ class Config(MethodConfig):
                 raise ValueError(f"draft_model says {twice[0]} already; remove one of them")
         return self
 
+    @property
+    def draft_depth(self) -> int | None:
+        """D of a chain or a dynamic tree; a static tree is as deep as it is."""
+        static, depth, _, _ = self._shape()
+        return depth if static is None else None
+
     def acceptance_sentence(self, acceptance: AcceptanceProcess) -> str:
         """Return what the acceptance is to a tree; a chain reads it as it is."""
         is_chain = self.top_k == 1 or (self.version == 1 and self.num_speculative_tokens)

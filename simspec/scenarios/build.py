@@ -14,7 +14,12 @@ from simspec.core.yamlio import Document, dotted
 from simspec.cost.collectives._base import device_link
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Stack
-from simspec.decoding._base import ACCEPTANCE_MODELS, AcceptanceProcess, Method
+from simspec.decoding._base import (
+    ACCEPTANCE_MODELS,
+    AcceptanceProcess,
+    Method,
+    MethodConfig,
+)
 from simspec.hardware.load import load_engine, load_hardware
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.memory.capacity import MemoryBudget, memory_budget
@@ -28,6 +33,7 @@ from simspec.scenarios.schema import DeploymentConfig
 from simspec.serving.plan import SchedulerLimits
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS, check_round_fits
+from simspec.serving.speculation._base import Speculation
 
 _FILES = frozenset({".yaml", ".yml", ".json", ".jsonl", ".gz"})
 """Endings that only files have."""
@@ -51,6 +57,8 @@ class Deployment:
     num_blocks: int
     """KV blocks of the whole deployment, all groups of GPUs together."""
     block_size_tokens: int
+    speculation: Speculation | None = None
+    """None where nothing changes the method's drafts."""
 
     @property
     def peak_flop_per_s(self) -> float:
@@ -211,6 +219,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         own = config.method.resolved(lambda reference: resolve_reference(reference, base))
         method = own.build(target)
     acceptance = _acceptance(config, method, place) if needs_acceptance else None
+    speculation = _speculation(config, own, target, place)
     with blame(place):
         check_expert_parallel(target, target.tp, ep=target.ep, attention_dp=target.attention_dp)
         if target.attention_dp > 1:
@@ -228,7 +237,8 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
             arch=architecture,
             target=target,
             extra_weights_bytes=footprint.extra_weights_bytes,
-            extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token,
+            extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token
+            + config.speculation.extra_kv_bytes_per_token(target),
             extra_kv_bytes_per_sequence=footprint.extra_kv_bytes_per_sequence,
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
@@ -250,7 +260,22 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         ),
         num_blocks=(config.memory.num_kv_blocks or budget.num_blocks) * target.attention_dp,
         block_size_tokens=engine.block_size_tokens,
+        speculation=speculation,
     )
+
+
+def _speculation(
+    config: DeploymentConfig, method: MethodConfig, target: Stack, place: Place | None
+) -> Speculation | None:
+    policy = config.speculation
+    if policy.is_fixed:
+        return None
+    with blame(place, "speculation"):
+        if method.build(target).max_draft == 0:
+            raise ConfigError(
+                f"method {method.name} drafts nothing, so speculation has no effect; remove it"
+            )
+        return Speculation(policy, policy.modes(method, target))
 
 
 def _target(config: DeploymentConfig, architecture: Architecture, weights: DType) -> Stack:

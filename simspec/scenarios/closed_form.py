@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simspec.core.errors import DoesNotFit, Infeasible
+from simspec.core.errors import ConfigError, DoesNotFit, Infeasible
 from simspec.core.units import format_bytes
 from simspec.cost.forward import CostModel
 from simspec.cost.work import Quantity, Rows
@@ -189,6 +189,7 @@ def estimate(
         Prompt of the TTFT figure; ``context_len`` when not given.
     """
     prompt_len = prompt_len or context_len
+    _refuse_control(deployment)
     _require_room(deployment, batch_size, context_len, prompt_len)
     result = estimate_round(deployment, batch_size, context_len)
     stats = result.statistics
@@ -309,6 +310,14 @@ def cautions(deployment: Deployment, batch_size: int, context_len: int) -> list[
             f"{architecture.name}"
         )
     return said
+
+
+def _refuse_control(deployment: Deployment) -> None:
+    if deployment.speculation is not None:
+        raise ConfigError(
+            f"speculation: {deployment.config.speculation.name} follows a load that changes, and "
+            "an estimate is of one steady batch; remove it, or use simulate"
+        )
 
 
 def _require_room(

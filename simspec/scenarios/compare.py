@@ -39,6 +39,7 @@ from simspec.scenarios.schema import (
     SimulationConfig,
     SloConfig,
     StrictModel,
+    as_plain,
 )
 from simspec.scenarios.uncertainty import Errors, interval_95
 from simspec.workloads.workload import WorkloadConfig
@@ -294,7 +295,7 @@ def _line(config: ComparisonConfig, index: int, place: Place | None) -> Line:
     deployment = config.deployment(entry)
     base = () if place is None else place.base
     here = None if place is None else Place(place.document, (*base, "methods", index))
-    plain = deployment.model_copy(update={"method": METHODS.parse(PLAIN), "acceptance": None})
+    plain = as_plain(deployment)
     own = entry.model_fields_set & {"model", "hardware", "engine", "tp", "dtype"}
     built = build(plain, here if own else place)
     method = build(deployment, here)

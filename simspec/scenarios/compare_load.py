@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simspec.core.errors import Infeasible
-from simspec.decoding._base import METHODS
 from simspec.scenarios.build import Place, build
 from simspec.scenarios.report import comparison_columns, metric_columns
 from simspec.scenarios.run import Outcome, simulate_scenario
-from simspec.scenarios.schema import ScenarioConfig
+from simspec.scenarios.schema import ScenarioConfig, as_plain
 
 if TYPE_CHECKING:
     from simspec.scenarios.compare import ComparisonConfig
@@ -46,7 +45,7 @@ def simulated(config: ComparisonConfig, place: Place | None = None) -> list[dict
     for index, entry in enumerate(config.methods):
         here = None if place is None else Place(place.document, (*place.base, "methods", index))
         scenario = _scenario(config, index)
-        baseline = scenario.model_copy(update={"method": METHODS.parse(_PLAIN), "acceptance": None})
+        baseline = as_plain(scenario)
         key = baseline.model_dump_json()
         row: dict[str, Any] = {"label": entry.name}
         try:

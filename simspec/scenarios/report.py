@@ -12,13 +12,13 @@ from simspec.core.provenance import manifest, why_no_folder, write_json
 from simspec.core.resources import shown_name
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
-from simspec.decoding._base import METHODS
 from simspec.scenarios.assumptions import assumptions
 from simspec.scenarios.build import Deployment, Place, build
 from simspec.scenarios.calibrated import calibration_of, run_sentence
 from simspec.scenarios.closed_form import describe_acceptance
+from simspec.scenarios.control import control_lines
 from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
-from simspec.scenarios.schema import ScenarioConfig
+from simspec.scenarios.schema import ScenarioConfig, as_plain
 from simspec.workloads.workload import WorkloadRun
 
 RESULT = "result.json"
@@ -102,6 +102,7 @@ def simulate_config(
         **metric_columns(ours),
         **ours.quantiles,
         **ours.facts,
+        "speculation": ours.speculation,
         **comparison_columns(ours, plain),
         "calibration": calibration,
     }
@@ -124,9 +125,7 @@ def simulate_config(
 
 def baseline_of(config: ScenarioConfig, place: Place | None) -> tuple[ScenarioConfig, Deployment]:
     """Return the same scenario with plain decoding."""
-    plain = config.model_copy(
-        update={"method": METHODS.parse("autoregressive"), "acceptance": None}
-    )
+    plain = as_plain(config)
     return plain, build(plain, place)
 
 
@@ -234,6 +233,7 @@ def _header(result: Mapping[str, Any]) -> list[str]:
         f"{result['dtype']} (KV {result['kv_dtype']}), method {result['method']}",
         f"workload    {result['workload']}",
         f"acceptance  {result['acceptance']}",
+        *control_lines(result["speculation"]),
     ]
     if result["status"] != "ok":
         lines.append(str(result["reason"]))

@@ -16,6 +16,7 @@ import numpy as np
 from simspec.core.errors import DoesNotFit, Infeasible
 from simspec.core.rng import stream
 from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
+from simspec.scenarios.control import ControlLog
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.serving.measured import Roofs, Slo
 from simspec.serving.metrics import latency_quantiles_ms, summarise
@@ -39,6 +40,8 @@ class Outcome:
     replications: dict[str, list[float | None]]
     quantiles: dict[str, list[float | None]]
     facts: dict[str, Any] = field(default_factory=dict)
+    speculation: dict[str, Any] | None = None
+    """What speculation control did; None where nothing changes the method's drafts."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for the store."""
@@ -84,10 +87,12 @@ def simulate_scenario(
     metrics: list[dict[str, float]] = []
     quantiles: list[dict[str, Any]] = []
     reasons: list[str] = []
+    control = ControlLog(deployment)
     for replication in range(config.simulation.replications):
         workload = draw_workload(config, replication, place)
         records = simulate(_setup(config, deployment, workload, replication), check=check)
         _refuse_if_nothing_ran(records, deployment, place)
+        control.add(records)
         verdict = assess(records)
         if not verdict.is_stable:
             reasons.append(verdict.reason)
@@ -111,6 +116,7 @@ def simulate_scenario(
             for q in [_averaged([sample[name] for sample in quantiles])]
         },
         facts=memory_facts(deployment),
+        speculation=control.summary(),
     )
 
 
@@ -151,6 +157,7 @@ def _setup(
         num_blocks=deployment.num_blocks,
         block_size_tokens=deployment.block_size_tokens,
         limits=deployment.limits,
+        speculation=deployment.speculation,
         max_simulated_s=config.simulation.max_simulated_s,
     )
 

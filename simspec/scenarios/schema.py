@@ -6,7 +6,7 @@ the values in force. Files named in a scenario are looked up beside the scenario
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -20,6 +20,8 @@ from pydantic_core import PydanticCustomError
 
 from simspec.decoding._base import METHODS, AcceptanceConfig, MethodConfig
 from simspec.decoding.acceptance._shorthand import parse_acceptance
+from simspec.serving.speculation._base import SPECULATIONS, SpeculationConfig
+from simspec.serving.speculation.fixed import Config as FixedSpeculation
 from simspec.workloads.workload import WorkloadConfig
 
 
@@ -131,8 +133,21 @@ class DeploymentConfig(StrictModel):
         SerializeAsAny[AcceptanceConfig] | None, BeforeValidator(parse_acceptance)
     ] = None
     """What drafts are accepted; required by every speculative method, never defaulted."""
+    speculation: Annotated[
+        SerializeAsAny[SpeculationConfig], BeforeValidator(SPECULATIONS.parse)
+    ] = FixedSpeculation()
+    """How much is drafted while the load changes; a simulation follows it."""
     scheduler: SchedulerConfig = SchedulerConfig()
     memory: MemoryConfig = MemoryConfig()
+
+
+_Deployment = TypeVar("_Deployment", bound=DeploymentConfig)
+
+
+def as_plain(config: _Deployment) -> _Deployment:
+    """Return the same deployment with plain decoding, what methods are compared with."""
+    plain = {"method": METHODS.parse("autoregressive"), "acceptance": None}
+    return config.model_copy(update={**plain, "speculation": FixedSpeculation()})
 
 
 class ScenarioConfig(DeploymentConfig):

@@ -151,6 +151,11 @@ class Cohort(ABC):
         self._first_kept = self._round
 
 
+def cohort_of(blocks: BlockPool, max_draft: int) -> Cohort:
+    """Return an empty cohort for rounds of at most ``max_draft`` drafts."""
+    return DraftingCohort(blocks, max_draft) if max_draft else PlainCohort(blocks)
+
+
 class PlainCohort(Cohort):
     """Everybody yields one token a step."""
 

@@ -141,7 +141,8 @@ def _tokens_add_up(records: RunRecords) -> None:
     for table in (steps, requests):
         _law(3, bool(np.all((table.accepted >= 0) & (table.accepted <= table.drafted))),
              "more accepted than drafted")  # fmt: skip
-    limit = records.max_draft * steps.num_decoding
+    _law(3, bool(np.all(steps.draft_in_force <= records.max_draft)), "slots for more than K drafts")
+    limit = steps.draft_in_force * steps.num_decoding
     _law(3, bool(np.all(steps.drafted <= limit)), "more than K drafted in a round")
     per_request = (requests.drafted.sum(), requests.accepted.sum(), requests.num_rounds.sum())
     per_step = (steps.drafted.sum(), steps.accepted.sum(), steps.num_decoding.sum())

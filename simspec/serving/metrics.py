@@ -237,6 +237,30 @@ def wasted_draft_share(run: Measured) -> float:
     return 1.0 - acceptance_rate(run)
 
 
+@metric("tokens")
+def draft_in_force(run: Measured) -> float:
+    """Most tokens a round may draft, averaged over the time of the steps that decode."""
+    steps = run.records.steps
+    seconds = steps.duration_s[run.is_round]
+    return ratio(float(steps.draft_in_force[run.is_round] @ seconds), float(seconds.sum()))
+
+
+@metric("1")
+def mode_switches(run: Measured) -> float:
+    """How often speculation control put another draft length, or none, in force."""
+    return float(np.count_nonzero(np.diff(run.records.steps.mode[run.in_window])))
+
+
+@metric("1")
+def unverified_share(run: Measured) -> float:
+    """Output tokens of decode rounds that nothing verified / all output tokens."""
+    steps = run.records.steps
+    unverified = [index for index, mode in enumerate(run.records.modes) if not mode.is_verified]
+    here = np.isin(steps.mode, unverified)
+    tokens = run.step_sum(np.where(here, steps.emitted - steps.num_prefilled, 0))
+    return ratio(tokens, run.step_sum(steps.emitted))
+
+
 # -- time and work per step ----------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from simspec.cost.work import Pass, Quantity
 from simspec.decoding._base import AcceptanceProcess, Method
 from simspec.memory.blocks import BlockPool
+from simspec.serving.speculation._base import Speculation
 from simspec.workloads.request import Request
 
 
@@ -83,6 +84,8 @@ class ServingSetup:
     num_blocks: int
     block_size_tokens: int
     limits: SchedulerLimits
+    speculation: Speculation | None = None
+    """What changes the method's drafts during the run; None: nothing does."""
     max_simulated_s: float | None = None
     """Stop the clock here; what still runs is recorded as ``running`` or ``waiting``."""
     step_by_step: bool = False
@@ -124,6 +127,10 @@ class SequenceState:
     num_preemptions: int = 0
     recomputed_tokens: int = 0
     """KV tokens thrown away by preemptions."""
+    tape: object = None
+    """What speculation control has read of its tape."""
+    whole_tokens: int = 0
+    """KV tokens that the drafter and every layer have seen, while a mode leaves some of it out."""
     num_rounds: int = 0
     num_drafted: int = 0
     num_accepted: int = 0

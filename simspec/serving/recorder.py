@@ -7,6 +7,7 @@ from simspec.serving.records import (
     NUM_REQUEST_COLUMNS,
     NUM_STEP_COLUMNS,
     Fate,
+    ModeFacts,
     RowBuffer,
     RunRecords,
     request_records,
@@ -97,5 +98,14 @@ class Recorder:
             num_blocks=setup.num_blocks,
             block_size_tokens=setup.block_size_tokens,
             max_draft=setup.method.max_draft,
+            modes=_modes(setup),
             num_in_system_integral_s=self._integral_s,
         )
+
+
+def _modes(setup: ServingSetup) -> tuple[ModeFacts, ...]:
+    if setup.speculation is None:
+        return (ModeFacts("fixed", setup.method.max_draft, is_verified=True),)
+    return tuple(
+        ModeFacts(mode.name, mode.max_draft, mode.is_verified) for mode in setup.speculation.modes
+    )

@@ -97,6 +97,12 @@ class StepRecords:
     num_preempted: IntArray
     kv_blocks_used: IntArray
     """Blocks held during the step, the slots reserved for drafts included."""
+    draft_in_force: IntArray
+    """Most tokens a round of the step may draft (K, of a tree its nodes); 0: speculation is off."""
+    mode: IntArray
+    """Index into ``RunRecords.modes``."""
+    caught_up_tokens: IntArray
+    """Tokens whose KV a drafter, or deep layers, had missed and the step made up for."""
     host_s: FloatArray
     network_s: FloatArray
     flop: FloatArray
@@ -122,6 +128,16 @@ class StepRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class ModeFacts:
+    """A way to decode that was in force in some steps."""
+
+    name: str
+    max_draft: int
+    is_verified: bool
+    """Whether its tokens are the target's."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecords:
     """One run of one replica."""
 
@@ -142,6 +158,8 @@ class RunRecords:
     num_blocks: int
     block_size_tokens: int
     max_draft: int
+    modes: tuple[ModeFacts, ...]
+    """What the run could switch between; one where nothing changes the method's drafts."""
     num_in_system_integral_s: float
     """Time integral of the number of requests in the system, kept apart from the sojourns."""
 
@@ -160,6 +178,7 @@ class RunRecords:
             self.num_blocks,
             self.block_size_tokens,
             self.max_draft,
+            self.modes,
             self.num_in_system_integral_s,
         )
         digest.update(repr(facts).encode())

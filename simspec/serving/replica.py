@@ -25,12 +25,13 @@ from simspec.cost.work import Rows
 from simspec.memory.blocks import BlockPool
 from simspec.serving import invariants
 from simspec.serving.admission import build_scheduler, refusal
-from simspec.serving.cohort import Cohort, DraftingCohort, PlainCohort
+from simspec.serving.cohort import Cohort, cohort_of
 from simspec.serving.plan import EngineState, SequenceState, ServingSetup, StepPlan
 from simspec.serving.recorder import Recorder
 from simspec.serving.records import Fate, RunRecords
 from simspec.serving.round_price import RoundPricer
 from simspec.serving.settling import Settlement
+from simspec.serving.speculation._control import SpeculationControl
 from simspec.workloads.request import Request
 
 
@@ -80,13 +81,17 @@ class Replica:
             speculates=setup.method.max_draft > 0,
             on_leave=on_leave,
         )
+        self._control: SpeculationControl | None = None
+        if setup.speculation is not None:
+            self._control = SpeculationControl(
+                setup, setup.speculation, self._state, self._nothing_drafted
+            )
 
     def _new_cohort(self, blocks: BlockPool) -> Cohort | None:
         is_known = getattr(self._scheduler, "is_made_of_moves", False)
         if self._setup.step_by_step or not is_known:
             return None
-        max_draft = self._setup.method.max_draft
-        return DraftingCohort(blocks, max_draft) if max_draft else PlainCohort(blocks)
+        return cohort_of(blocks, self._setup.method.max_draft)
 
     # -- arrivals --------------------------------------------------------------------------
 
@@ -116,13 +121,17 @@ class Replica:
     def process(self) -> Generator[simpy.Event, object, None]:
         """Run for ever: one engine step per turn, asleep while nobody is in the system."""
         env, state, cohort = self._env, self._state, self._cohort
-        settlement, add_row = self._settlement, self._recorder.step
+        settlement, add_row, control = self._settlement, self._recorder.step, self._control
+        draft, mode, caught_up = self._round_slots - 1, 0, 0
         blocks = state.blocks
         schedule = self._scheduler.schedule
         budget = self._setup.limits.max_num_batched_tokens
         next_event_s = env.peek()
         nothing = StepPlan()
         while True:
+            if control is not None and control.wants_to_switch():
+                self._switch(control)
+                cohort, draft, mode = self._cohort, self._round_slots - 1, control.in_force
             # Nobody to admit, to prefill or to wait for: every policy lets all decode.
             is_plain = (
                 cohort is not None
@@ -164,15 +173,30 @@ class Replica:
                 yield env.timeout(price[0] if env.now == start_s else end_s - env.now)
                 next_event_s = env.peek()
             self._now = end_s
+            if control is not None:
+                caught_up = control.pays()
+                if control.observes:
+                    is_own = is_plain and cohort is not None
+                    control.show_rounds(cohort.members if is_own and cohort else plan.decoding)
             if is_plain:
                 counts = settlement.plain(num_sequences, start_s, end_s)
             else:
                 counts = settlement.step(plan, start_s, end_s)
-            add_row((start_s, end_s - start_s, *counts, *facts, *price[1:]))
+            add_row((start_s, end_s - start_s, *counts, *facts, draft, mode, caught_up, *price[1:]))
+            if control is not None and control.observes:
+                control.show_step(counts[2], counts[5])
             if self._check:
                 if cohort is not None:
                     cohort.sync()
                 invariants.after_step(state, plan, self._setup.limits, self._round_slots)
+
+    def _switch(self, control: SpeculationControl) -> None:
+        """Reserve, price and settle as the mode that has come into force does."""
+        max_draft = control.mode.max_draft
+        self._cohort = self._state.cohort = self._settlement.cohort = control.enter(self._cohort)
+        self._settlement.speculates = max_draft > 0
+        self._scheduler.round_slots = self._round_slots = max_draft + 1
+        self._pricer = control.pricer
 
     def _stamp(self, plan: StepPlan, now: float) -> None:
         for sequence in plan.preempted:
@@ -180,9 +204,12 @@ class Replica:
             sequence.queued_since_s = now
         for sequence in plan.admitted:
             sequence.queue_s += now - sequence.queued_since_s
+            if self._control is not None:
+                self._control.admit(sequence)
+            elif isnan(sequence.admission_s):
+                self._read_tape(sequence)
             if isnan(sequence.admission_s):
                 sequence.admission_s = now
-                self._read_tape(sequence)
 
     def _read_tape(self, sequence: SequenceState) -> None:
         method, acceptance = self._setup.method, self._setup.acceptance

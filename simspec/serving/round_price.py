@@ -46,6 +46,8 @@ class RoundPricer:
         self._cost = cost
         self._is_chain = isinstance(method, ChainMethod) and isinstance(cost, TemplatePricer)
         self._templates: dict[tuple[int, bool, bool], StepTemplate | None] = {}
+        self.owed: list[Pass] = []
+        """Passes that the next step has to run besides."""
 
     def of_lists(
         self,
@@ -57,12 +59,14 @@ class RoundPricer:
     ) -> Columns:
         """Return the price of a step from c, m and a of each decoding sequence."""
         passes = self._method.round_passes(contexts, drafted, accepted, prefill)
+        if self.owed:
+            passes, self.owed = [*self.owed, *passes], []
         return columns(self._cost.step(passes, num_sequences))
 
     def of_cohort(self, cohort: Cohort, prefill: Rows | None, num_sequences: int) -> Columns:
         """Return the price of a step in which a cohort takes the round it has reserved."""
         num_steps, max_draft = cohort.num_steps, cohort.max_draft
-        if self._is_chain and (num_steps or not max_draft):
+        if self._is_chain and (num_steps or not max_draft) and not self.owed:
             key = (num_steps, cohort.num_gaps > 0, prefill is not None)
             if key not in self._templates:
                 self._templates[key] = self._template(*key)

@@ -22,7 +22,7 @@ class Settlement:
     recorder : Recorder
         Gets the rows of those who leave and the gaps that are not one step long.
     speculates : bool
-        Whether rounds draft.
+        Whether rounds draft; it and the cohort may change between two steps.
     on_leave : callable
         Called after a request has finished.
     """
@@ -37,14 +37,14 @@ class Settlement:
         on_leave: Callable[[], None],
     ) -> None:
         self._state = state
-        self._cohort = cohort
+        self.cohort = cohort
         self._recorder = recorder
-        self._speculates = speculates
+        self.speculates = speculates
         self._on_leave = on_leave
 
     def plain(self, num_sequences: int, start_s: float, now: float) -> tuple[int, ...]:
         """Hand out the tokens of a step that is a round for all; return what the records count."""
-        cohort = self._cohort
+        cohort = self.cohort
         assert cohort is not None
         drafted = cohort.num_drafted
         finished, accepted, cut = cohort.advance(start_s, now)
@@ -59,7 +59,7 @@ class Settlement:
         Decoding and prefilling sequences, prompt tokens, drafted, accepted, emitted, prefilled,
         cut, steady gaps.
         """
-        cohort = self._cohort
+        cohort = self.cohort
         num_decoding = len(plan.decoding)
         if plan.is_together:
             assert cohort is not None
@@ -121,7 +121,7 @@ class Settlement:
     ) -> tuple[int, int, int, int]:
         step_s = now - start_s
         block_size = self._state.blocks.block_size_tokens
-        speculates = self._speculates
+        speculates = self.speculates
         num_drafted = num_accepted = num_cut = num_steady = 0
         for sequence in plan.decoding:
             position = sequence.emitted

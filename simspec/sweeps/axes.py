@@ -15,7 +15,7 @@ from simspec.sweeps.schema import SweepConfig
 
 LOAD_FIELDS = frozenset({"workload", "slo", "simulation"})
 """Parts of a scenario that leave the deployment as it is."""
-METHOD_FIELDS = frozenset({"method", "acceptance"})
+METHOD_FIELDS = frozenset({"method", "acceptance", "speculation"})
 """Parts of a scenario that a baseline replaces."""
 _LABELS_ONLY = frozenset({"name", "description"})
 _RESULT_COLUMNS = frozenset(

@@ -148,6 +148,7 @@ class _Baselines:
         if self._wanted:
             plain = document.with_value((*_BASE, "method"), {"name": "autoregressive"})
             self._document = plain.with_value((*_BASE, "acceptance"), None)
+            self._document = self._document.with_value((*_BASE, "speculation"), {"name": "fixed"})
         self._by_overrides: dict[str, Point] = {}
         self._by_id: dict[str, Point] = {}
 

@@ -12,6 +12,15 @@ from simspec.cost.work import Pass, Quantity, Rows, Stack
 from simspec.decoding._base import AcceptanceProcess, Footprint, WeightedPass
 from simspec.decoding.tape import Outcomes, RoundStatistics, Tape
 from simspec.serving.plan import SchedulerLimits, ServingSetup
+from simspec.serving.speculation._base import (
+    Load,
+    Mode,
+    ObservedRounds,
+    RoundPrices,
+    Speculation,
+    SpeculationConfig,
+    SpeculationPolicy,
+)
 from simspec.workloads.request import Request
 
 
@@ -158,6 +167,7 @@ def setup(
     scheduler: SchedulerLimits | None = None,
     seed: int = 0,
     max_simulated_s: float | None = None,
+    speculation: Speculation | None = None,
 ) -> ServingSetup:
     return ServingSetup(
         requests=requests,
@@ -170,7 +180,42 @@ def setup(
         block_size_tokens=block_size_tokens,
         limits=scheduler or limits(),
         max_simulated_s=max_simulated_s,
+        speculation=speculation,
     )
+
+
+class WanderingConfig(SpeculationConfig):
+    """Goes from mode to mode without any sense, some steps in each."""
+
+    seed: int = 0
+
+    def build(self, modes: Sequence[Mode], prices: RoundPrices) -> SpeculationPolicy:
+        return Wandering(len(modes), self.seed)
+
+
+class Wandering(SpeculationPolicy):
+    observes = True
+
+    def __init__(self, num_modes: int, seed: int) -> None:
+        self.num_modes = num_modes
+        self.draws = stream(seed, "wandering")
+
+    def choose(self, in_force: int, load: Load) -> int:
+        if self.draws.random() < 0.6:
+            return in_force
+        return int(self.draws.integers(self.num_modes))
+
+    def see_rounds(self, rounds: ObservedRounds) -> None:
+        drafted, accepted = rounds.of(rounds.in_force)
+        assert len(drafted) == len(accepted) == rounds.size > 0
+        assert all(0 <= a <= m for m, a in zip(drafted, accepted, strict=True))
+
+
+def wandering(max_draft: int, seed: int) -> Speculation:
+    """Return all draft lengths up to K, no drafts, and a policy that takes any of them."""
+    lengths = range(max_draft, -1, -1)
+    modes = [Mode(f"K={k}", FakeMethod(k), k, leaves_debt=k == 0) for k in lengths]
+    return Speculation(WanderingConfig(seed=seed), tuple(modes))
 
 
 def together(*lengths: tuple[int, int]) -> list[Request]:

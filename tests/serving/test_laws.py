@@ -13,7 +13,7 @@ from simspec.serving.records import Fate
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.simulate import simulate
 from simspec.workloads.request import Request
-from tests.serving.fakes import setup
+from tests.serving.fakes import setup, wandering
 
 
 @st.composite
@@ -47,6 +47,7 @@ def setups(draw: st.DrawFn) -> ServingSetup:
         scheduler=limits,
         seed=draw(st.integers(0, 5)),
         max_simulated_s=draw(st.none() | st.floats(0.001, 1.0)),
+        speculation=wandering(max_draft, draw(st.integers(0, 5))) if draw(st.booleans()) else None,
     )
 
 

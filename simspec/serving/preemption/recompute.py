@@ -34,6 +34,7 @@ class Recompute:
         state.blocks.free(victim.request_id)
         victim.recomputed_tokens += victim.context_len
         victim.context_len = 0
+        victim.whole_tokens = 0
         victim.capacity_tokens = 0
         victim.prefill_target = victim.prompt_len + victim.emitted
         state.waiting.appendleft(victim)

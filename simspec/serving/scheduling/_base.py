@@ -25,6 +25,9 @@ SCHEDULERS = Registry("simspec.serving.scheduling", "scheduling policy")
 class Scheduler(Protocol):
     """Decides the next engine step."""
 
+    round_slots: int
+    """K + 1 of the drafts in force; speculation control changes it between two steps."""
+
     def schedule(self, state: EngineState) -> StepPlan:
         """Return the next step; an empty plan means that nothing can run now."""
         ...

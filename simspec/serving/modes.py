@@ -1,0 +1,46 @@
+"""When a run decoded in which mode: shares of time and the switches between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simspec.serving.records import RunRecords
+
+
+def mode_shares(records: RunRecords) -> list[dict[str, Any]]:
+    """Return one row per mode of a run, in their order.
+
+    Returns
+    -------
+    list of dict
+        ``mode``, ``draft_in_force`` (tokens), ``share_of_time`` (of the time of all steps) and
+        ``steps``.
+    """
+    steps = records.steps
+    count = len(records.modes)
+    seconds = np.bincount(steps.mode, weights=steps.duration_s, minlength=count)
+    numbers = np.bincount(steps.mode, minlength=count)
+    total_s = float(seconds.sum())
+    return [
+        {
+            "mode": mode.name,
+            "draft_in_force": mode.max_draft,
+            "share_of_time": float(seconds[index]) / total_s if total_s else None,
+            "steps": int(numbers[index]),
+        }
+        for index, mode in enumerate(records.modes)
+    ]
+
+
+def switches(records: RunRecords) -> list[dict[str, Any]]:
+    """Return when each mode came into force: ``time_s`` and ``mode``, the first one included."""
+    steps = records.steps
+    if not steps.mode.size:
+        return []
+    first = np.flatnonzero(np.diff(steps.mode, prepend=-1))
+    return [
+        {"time_s": float(steps.start_s[step]), "mode": records.modes[int(steps.mode[step])].name}
+        for step in first
+    ]

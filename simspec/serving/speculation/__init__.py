@@ -1,0 +1,1 @@
+"""How much is drafted while the load changes; one policy per file."""
