@@ -44,6 +44,7 @@ from simspec.scenarios.schema import (
 )
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS
+from simspec.serving.speculation._base import SPECULATIONS
 from simspec.sweeps.executors._base import EXECUTORS
 from simspec.sweeps.schema import ExecutionConfig, RangeAxis, SweepConfig
 from simspec.validation._base import TABLES
@@ -481,6 +482,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "lognormal": lambda: fields(LognormalSide),
     "importers": lambda: plugins(IMPORTERS),
     "schedulers": lambda: plugins(SCHEDULERS),
+    "speculations": lambda: plugins(SPECULATIONS),
     "preemptions": lambda: plugins(PREEMPTIONS),
     "sweep": lambda: fields(SweepConfig),
     "range": lambda: fields(RangeAxis),

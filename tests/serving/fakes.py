@@ -211,6 +211,18 @@ class Wandering(SpeculationPolicy):
         assert all(0 <= a <= m for m, a in zip(drafted, accepted, strict=True))
 
 
+class StayingConfig(SpeculationConfig):
+    """Keeps the first mode."""
+
+    def build(self, modes: Sequence[Mode], prices: RoundPrices) -> SpeculationPolicy:
+        return Wandering(1, 0)
+
+
+def only(mode: Mode) -> Speculation:
+    """Return a policy that has but one mode."""
+    return Speculation(StayingConfig(), (mode,))
+
+
 def wandering(max_draft: int, seed: int) -> Speculation:
     """Return all draft lengths up to K, no drafts, and a policy that takes any of them."""
     lengths = range(max_draft, -1, -1)

@@ -1,8 +1,9 @@
 """Speculation is off while the batch is large, as vLLM's ``disable_by_batch_size`` has it.
 
-Off from ``batch_size`` running sequences on, back below ``resume_below``. vLLM (v0) compares the
-running requests with one number; a gap between the two keeps a load near it from switching in
-every step.
+Off from ``batch_size`` running sequences on, back below ``resume_below``. vLLM (v0,
+``spec_decode_worker.py``) compares the running requests with one number; a gap between the two
+keeps a load near it from switching in every step. There a request that decoded while drafts were
+off never drafts again; here it catches up (docs/decisions/0006-speculation-debts.md).
 """
 
 from __future__ import annotations
