@@ -17,6 +17,7 @@ from simspec.cost.work import Stack
 from simspec.decoding._base import (
     ACCEPTANCE_MODELS,
     AcceptanceProcess,
+    Footprint,
     Method,
     MethodConfig,
 )
@@ -219,7 +220,6 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         own = config.method.resolved(lambda reference: resolve_reference(reference, base))
         method = own.build(target)
     acceptance = _acceptance(config, method, place) if needs_acceptance else None
-    speculation = _speculation(config, own, target, place)
     with blame(place):
         check_expert_parallel(target, target.tp, ep=target.ep, attention_dp=target.attention_dp)
         if target.attention_dp > 1:
@@ -229,7 +229,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
     limits = _limits(config, engine)
     engine = _with_memory_overrides(engine, config)
     _check_scheduler(limits, method, place)
-    footprint = method.footprint()
+    footprint = _footprint(config, method)
     with blame(place, "model"):
         budget = memory_budget(
             hardware=hardware,
@@ -237,8 +237,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
             arch=architecture,
             target=target,
             extra_weights_bytes=footprint.extra_weights_bytes,
-            extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token
-            + config.speculation.extra_kv_bytes_per_token(target),
+            extra_kv_bytes_per_token=footprint.extra_kv_bytes_per_token,
             extra_kv_bytes_per_sequence=footprint.extra_kv_bytes_per_sequence,
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
@@ -260,8 +259,15 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         ),
         num_blocks=(config.memory.num_kv_blocks or budget.num_blocks) * target.attention_dp,
         block_size_tokens=engine.block_size_tokens,
-        speculation=speculation,
+        speculation=_speculation(config, own, target, place),
     )
+
+
+def _footprint(config: DeploymentConfig, method: Method) -> Footprint:
+    """Return what the method and the control of its drafts keep beside the target's own."""
+    own, target = method.footprint(), method.stacks()["target"]
+    kept = own.extra_kv_bytes_per_token + config.speculation.extra_kv_bytes_per_token(target)
+    return replace(own, extra_kv_bytes_per_token=kept)
 
 
 def _speculation(

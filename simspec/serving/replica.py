@@ -122,7 +122,7 @@ class Replica:
         """Run for ever: one engine step per turn, asleep while nobody is in the system."""
         env, state, cohort = self._env, self._state, self._cohort
         settlement, add_row, control = self._settlement, self._recorder.step, self._control
-        draft, mode, caught_up = self._round_slots - 1, 0, 0
+        in_force: tuple[int, ...] = (self._round_slots - 1, 0, 0)
         blocks = state.blocks
         schedule = self._scheduler.schedule
         budget = self._setup.limits.max_num_batched_tokens
@@ -131,7 +131,7 @@ class Replica:
         while True:
             if control is not None and control.wants_to_switch():
                 self._switch(control)
-                cohort, draft, mode = self._cohort, self._round_slots - 1, control.in_force
+                cohort = self._cohort
             # Nobody to admit, to prefill or to wait for: every policy lets all decode.
             is_plain = (
                 cohort is not None
@@ -149,46 +149,56 @@ class Replica:
             else:
                 plan = schedule(state)
                 if not plan.decoding and not plan.prefilling:
-                    invariants.when_idle(state)
-                    self._wake = env.event()
-                    yield self._wake
-                    self._now = env.now
+                    yield from self._sleep()
                     next_event_s = env.peek()
                     continue
                 if plan.admitted or plan.preempted:
                     self._stamp(plan, start_s)
-                facts = (
-                    len(state.running),
-                    len(state.waiting),
-                    len(plan.preempted),
-                    blocks.num_used_blocks,
-                )
+                facts = self._facts(plan)
                 price = self._price(plan)
             end_s = start_s + price[0]
             if end_s >= next_event_s:
-                # A difference of numbers within a factor of two is exact, so is the sum.
-                if 2.0 * env.now < end_s:
-                    while env.now < start_s:
-                        yield env.timeout(_delay(env.now, start_s))
-                yield env.timeout(price[0] if env.now == start_s else end_s - env.now)
+                yield from self._wait(start_s, end_s, price[0])
                 next_event_s = env.peek()
             self._now = end_s
             if control is not None:
-                caught_up = control.pays()
-                if control.observes:
-                    is_own = is_plain and cohort is not None
-                    control.show_rounds(cohort.members if is_own and cohort else plan.decoding)
+                members = cohort.members if is_plain and cohort is not None else plan.decoding
+                in_force = control.show_rounds(members)
             if is_plain:
                 counts = settlement.plain(num_sequences, start_s, end_s)
             else:
                 counts = settlement.step(plan, start_s, end_s)
-            add_row((start_s, end_s - start_s, *counts, *facts, draft, mode, caught_up, *price[1:]))
-            if control is not None and control.observes:
-                control.show_step(counts[2], counts[5])
+            add_row((start_s, end_s - start_s, *counts, *facts, *in_force, *price[1:]))
+            if control is not None:
+                control.show_step(prompt_tokens=counts[2], emitted=counts[5])
             if self._check:
                 if cohort is not None:
                     cohort.sync()
                 invariants.after_step(state, plan, self._setup.limits, self._round_slots)
+
+    def _facts(self, plan: StepPlan) -> tuple[int, ...]:
+        """Return what the records keep of the queues and the pool after a step was planned."""
+        state = self._state
+        queues = len(state.running), len(state.waiting), len(plan.preempted)
+        return *queues, state.blocks.num_used_blocks
+
+    def _sleep(self) -> Generator[simpy.Event, object, None]:
+        """Wait for an arrival."""
+        invariants.when_idle(self._state)
+        self._wake = self._env.event()
+        yield self._wake
+        self._now = self._env.now
+
+    def _wait(
+        self, start_s: float, end_s: float, duration_s: float
+    ) -> Generator[simpy.Event, object, None]:
+        """Let SimPy's clock come to the end of a step during which something else happens."""
+        env = self._env
+        # A difference of numbers within a factor of two is exact, so is the sum.
+        if 2.0 * env.now < end_s:
+            while env.now < start_s:
+                yield env.timeout(_delay(env.now, start_s))
+        yield env.timeout(duration_s if env.now == start_s else end_s - env.now)
 
     def _switch(self, control: SpeculationControl) -> None:
         """Reserve, price and settle as the mode that has come into force does."""

@@ -77,13 +77,12 @@ class SpeculationControl:
         self._nothing = nothing_drafted
         prices = EnginePrices(setup.cost)
         self._policy = speculation.config.build(self.modes, prices)
-        self.observes = self._policy.observes
         self._pricers = [RoundPricer(mode.method, setup.cost) for mode in self.modes]
         self._cohorts: dict[int, Cohort] = {}
         self._load = Load()
         self._same_text = [_longer_with_the_same_stop(self.modes, mode) for mode in self.modes]
-        self.repaid_tokens = 0
-        """Tokens whose missing KV the next step makes up for."""
+        self._repaid_tokens = 0
+        self._previous = 0
 
     @property
     def mode(self) -> Mode:
@@ -143,22 +142,27 @@ class SpeculationControl:
         """Let a sequence that was taken in follow the mode in force."""
         self._follow(sequence)
 
-    def pays(self) -> int:
-        """Return the tokens whose missing KV the step that was just priced made up for."""
-        paid, self.repaid_tokens = self.repaid_tokens, 0
-        return paid
-
     # -- what the policy sees --------------------------------------------------------------
 
-    def show_rounds(self, decoding: Sequence[SequenceState]) -> None:
-        """Show the policy the rounds of a step, before their tokens are handed out."""
-        if self.mode.depth and decoding:
+    def show_rounds(self, decoding: Sequence[SequenceState]) -> tuple[int, int, int]:
+        """Show the policy the rounds of a step, before their tokens are handed out.
+
+        Returns
+        -------
+        int, int, int
+            What the records keep: most drafts in force, the mode, and the tokens whose missing KV
+            the step made up for.
+        """
+        if self._policy.observes and self.mode.depth and decoding:
             seen = decoding[:: -(-len(decoding) // _MOST_SEEN)]
             self._policy.see_rounds(_Rounds(self, seen))
+        paid, self._repaid_tokens = self._repaid_tokens, 0
+        return self.mode.max_draft, self.in_force, paid
 
     def show_step(self, prompt_tokens: int, emitted: int) -> None:
         """Show the policy what a step did."""
-        self._policy.see_step(prompt_tokens, emitted)
+        if self._policy.observes:
+            self._policy.see_step(prompt_tokens, emitted)
 
     # -- tapes -----------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ class SpeculationControl:
         if any(owed):
             contexts = [sequence.context_len for sequence in sequences]
             self.pricer.owed = repayment(left, entered, contexts, owed)
-            self.repaid_tokens = sum(owed)
+            self._repaid_tokens = sum(owed)
 
 
 class _Rounds:
