@@ -73,6 +73,13 @@ class Registry:
         config: type[PluginConfig] = self.module(name).Config
         return config
 
+    def parse_mapping(self, value: Any) -> Any:
+        """Turn a mapping with a name into the right ``Config`` and leave the rest as it is.
+
+        Meant as a pydantic ``BeforeValidator`` of fields in which a bare name stays a name.
+        """
+        return self.parse(value) if isinstance(value, Mapping) else value
+
     def parse(self, value: Any) -> Any:
         """Turn ``"name"`` or ``{"name": ..., ...}`` into the right ``Config``.
 

@@ -77,6 +77,8 @@ class SchedulerGroup(SourcedGroup):
     chunked_prefill: bool
     policy: Annotated[str, Field(min_length=1, max_length=100)] = "continuous"
     """File name in ``simspec/serving/scheduling``."""
+    prefix_caching: bool = False
+    """Whether the KV of prompts is kept for requests that begin alike."""
     reserves_output: bool = False
     """Whether a request waits until the KV of its whole answer has room."""
 
@@ -136,6 +138,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         max_num_batched_tokens=scheduler.max_num_batched_tokens,
         chunked_prefill=scheduler.chunked_prefill,
         policy=scheduler.policy,
+        prefix_caching=scheduler.prefix_caching,
         reserves_output=scheduler.reserves_output,
         sources={
             "host": host.source,
@@ -207,6 +210,7 @@ def describe_engine(
         "scheduler.max_num_batched_tokens": engine.max_num_batched_tokens,
         "scheduler.chunked_prefill": engine.chunked_prefill,
         "scheduler.policy": engine.policy,
+        "scheduler.prefix_caching": engine.prefix_caching,
         "scheduler.reserves_output": engine.reserves_output,
         "uncertainty.model_error": engine.model_error,
         "uncertainty.host_error": engine.host_error,

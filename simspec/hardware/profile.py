@@ -307,6 +307,9 @@ class EngineProfile:
     """Once per prompt that is computed in a step: its inputs, its blocks, its first token."""
     policy: str = "continuous"
     """File name in ``simspec/serving/scheduling``, unless a scenario says otherwise."""
+    prefix_caching: bool = False
+    """Whether the KV of prompts is kept for requests that begin alike, unless a scenario says
+    otherwise."""
     reserves_output: bool = False
     """Whether a request is admitted only when the KV of its whole answer has room too."""
     model_error: float = 0.0

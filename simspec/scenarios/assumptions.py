@@ -40,7 +40,7 @@ def _scheduler(deployments: Collection[Deployment]) -> str:
     limits = [deployment.limits for deployment in deployments]
     chunked = _either("on" if limit.chunked_prefill else "off" for limit in limits)
     return (
-        f"Scheduler {_either(limit.policy for limit in limits)}: at most "
+        f"Scheduler {_either(limit.policy_name for limit in limits)}: at most "
         f"{_span((limit.max_num_seqs for limit in limits), ',')} sequences and "
         f"{_span((limit.max_num_batched_tokens for limit in limits), ',')} tokens per step, "
         f"chunked prefill {chunked}."

@@ -31,8 +31,9 @@ from simspec.models.dtypes import dtype as find_dtype
 from simspec.models.dtypes import kv_dtype as find_kv_dtype
 from simspec.models.hf_config import load_model
 from simspec.scenarios.schema import DeploymentConfig
-from simspec.serving.plan import SchedulerLimits
-from simspec.serving.preemption._base import PREEMPTIONS
+from simspec.serving.admission import config_of
+from simspec.serving.plan import HostMemory, SchedulerLimits
+from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
 from simspec.serving.scheduling._base import SCHEDULERS, check_round_fits
 from simspec.serving.speculation._base import Speculation
 
@@ -58,6 +59,8 @@ class Deployment:
     num_blocks: int
     """KV blocks of the whole deployment, all groups of GPUs together."""
     block_size_tokens: int
+    host: HostMemory | None
+    """Where preempted sequences' KV goes; None: it is computed again."""
     speculation: Speculation | None = None
     """None where nothing changes the method's drafts."""
 
@@ -227,7 +230,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
     with blame(place, "tp"):
         cost = CostModel(stacks=method.stacks(), hardware=hardware, engine=engine)
     limits = _limits(config, engine)
-    engine = _with_memory_overrides(engine, config)
+    engine = _with_overrides(engine, config)
     _check_scheduler(limits, method, place)
     footprint = _footprint(config, method)
     with blame(place, "model"):
@@ -252,14 +255,43 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         acceptance=acceptance,
         cost=cost,
         budget=budget,
-        limits=replace(
-            limits,
-            max_num_seqs=limits.max_num_seqs * target.attention_dp,
-            max_num_batched_tokens=limits.max_num_batched_tokens * target.attention_dp,
-        ),
+        limits=_of_all_groups(limits, target.attention_dp),
         num_blocks=(config.memory.num_kv_blocks or budget.num_blocks) * target.attention_dp,
         block_size_tokens=engine.block_size_tokens,
         speculation=_speculation(config, own, target, place),
+        host=_host_memory(config, hardware, budget, engine.block_size_tokens, place),
+    )
+
+
+def _host_memory(
+    config: DeploymentConfig,
+    hardware: Hardware,
+    budget: MemoryBudget,
+    block_size_tokens: int,
+    place: Place | None,
+) -> HostMemory | None:
+    preemption = config_of(PREEMPTIONS, config.scheduler.preemption)
+    assert isinstance(preemption, PreemptionConfig), preemption
+    size = preemption.host_bytes
+    if not size:
+        return None
+    with blame(place, "scheduler", "preemption"):
+        if hardware.host_link is None:
+            raise ConfigError(
+                f"{preemption.name} needs memory beyond a host link, and the profile of "
+                f"{hardware.name} has none (host_link); use recompute"
+            )
+        per_token = budget.kv_bytes_per_token
+        num_blocks = int(size // (per_token * block_size_tokens))
+        if not num_blocks:
+            raise ConfigError(
+                f"{format_bytes(size)} of host memory do not hold one KV block of "
+                f"{format_bytes(per_token * block_size_tokens)}"
+            )
+    return HostMemory(
+        num_blocks * config.attention_data_parallel,
+        per_token,
+        hardware.host_link.bandwidth_bytes_per_s,
     )
 
 
@@ -351,9 +383,9 @@ def _acceptance(
 
 def _check_scheduler(limits: SchedulerLimits, method: Method, place: Place | None) -> None:
     with blame(place, "scheduler", "policy"):
-        SCHEDULERS.module(limits.policy)
+        config_of(SCHEDULERS, limits.policy)
     with blame(place, "scheduler", "preemption"):
-        PREEMPTIONS.module(limits.preemption)
+        config_of(PREEMPTIONS, limits.preemption)
     with blame(place):
         check_round_fits(limits, method.max_draft + 1, method.name)
 
@@ -373,10 +405,19 @@ def _limits(config: DeploymentConfig, engine: EngineProfile) -> SchedulerLimits:
     )
 
 
-def _with_memory_overrides(engine: EngineProfile, config: DeploymentConfig) -> EngineProfile:
-    memory = config.memory
+def _of_all_groups(limits: SchedulerLimits, groups: int) -> SchedulerLimits:
+    return replace(
+        limits,
+        max_num_seqs=limits.max_num_seqs * groups,
+        max_num_batched_tokens=limits.max_num_batched_tokens * groups,
+    )
+
+
+def _with_overrides(engine: EngineProfile, config: DeploymentConfig) -> EngineProfile:
+    memory, caching = config.memory, config.scheduler.prefix_caching
     return replace(
         engine,
+        prefix_caching=engine.prefix_caching if caching is None else caching,
         memory_fraction=memory.memory_fraction or engine.memory_fraction,
         block_size_tokens=memory.block_size_tokens or engine.block_size_tokens,
     )

@@ -120,7 +120,7 @@ def closed_loop(
             field="method",
         )
     loop = _Loop(deployment, cost or deployment.cost, load)
-    if deployment.limits.policy == "prefill_first":
+    if deployment.limits.policy_name == "prefill_first":
         return loop.alternating()
     return loop.mixed()
 
@@ -148,7 +148,7 @@ class _Loop:
         groups = deployment.target.attention_dp
         self.budget = np.maximum(
             deployment.limits.max_num_batched_tokens
-            - (self.in_service if deployment.limits.policy != "prefill_first" else 0.0),
+            - (self.in_service if deployment.limits.policy_name != "prefill_first" else 0.0),
             float(groups),
         )
         self.together = np.minimum(together, self.in_service)

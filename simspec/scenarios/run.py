@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from simspec.core.errors import DoesNotFit, Infeasible
+from simspec.core.errors import ConfigError, DoesNotFit, Infeasible
 from simspec.core.rng import stream
 from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
 from simspec.scenarios.control import ControlLog
@@ -22,6 +22,7 @@ from simspec.serving.measured import Roofs, Slo
 from simspec.serving.metrics import latency_quantiles_ms, summarise
 from simspec.serving.plan import ServingSetup
 from simspec.serving.records import Fate, RunRecords
+from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
 from simspec.serving.simulate import simulate
 from simspec.serving.stability import assess
 from simspec.workloads.workload import WorkloadRun
@@ -90,6 +91,7 @@ def simulate_scenario(
     control = ControlLog(deployment)
     for replication in range(config.simulation.replications):
         workload = draw_workload(config, replication, place)
+        _refuse_what_has_no_effect(config, workload, place)
         records = simulate(_setup(config, deployment, workload, replication), check=check)
         _refuse_if_nothing_ran(records, deployment, place)
         control.add(records)
@@ -156,10 +158,32 @@ def _setup(
         cost=deployment.cost,
         num_blocks=deployment.num_blocks,
         block_size_tokens=deployment.block_size_tokens,
-        limits=deployment.limits,
+        limits=replace(deployment.limits, ttft_target_s=slo_of(config).ttft_s),
+        prefix_caching=deployment.engine.prefix_caching,
+        host=deployment.host,
         speculation=deployment.speculation,
         max_simulated_s=config.simulation.max_simulated_s,
     )
+
+
+def _refuse_what_has_no_effect(
+    config: ScenarioConfig, workload: WorkloadRun, place: Place | None
+) -> None:
+    scheduler, requests = config.scheduler, workload.requests
+    if scheduler.prefix_caching is not None and not any(r.block_hashes for r in requests):
+        with blame(place, "scheduler", "prefix_caching"):
+            raise ConfigError(
+                "no request of the workload says what its prompt contains, so prefix_caching has "
+                "no effect; remove it, or replay a log with block hashes"
+            )
+    policy = scheduler.policy
+    fields = policy.for_classes if isinstance(policy, SchedulingPolicyConfig) else ()
+    if fields and len({request.priority for request in requests}) == 1:
+        with blame(place, "scheduler", "policy", fields[0]):
+            raise ConfigError(
+                f"every request of the workload has the same class, so {fields[0]} has no effect; "
+                "remove it, or give the requests classes"
+            )
 
 
 def _refuse_if_nothing_ran(

@@ -20,6 +20,9 @@ from pydantic_core import PydanticCustomError
 
 from simspec.decoding._base import METHODS, AcceptanceConfig, MethodConfig
 from simspec.decoding.acceptance._shorthand import parse_acceptance
+from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
+from simspec.serving.scheduling._base import SCHEDULERS
+from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
 from simspec.serving.speculation._base import SPECULATIONS, SpeculationConfig
 from simspec.serving.speculation.fixed import Config as FixedSpeculation
 from simspec.workloads.workload import WorkloadConfig
@@ -34,16 +37,24 @@ class StrictModel(BaseModel):
 class SchedulerConfig(StrictModel):
     """Limits of one engine step; ``None`` means the engine profile's default."""
 
-    policy: str | None = None
-    """File name in ``simspec/serving/scheduling``."""
+    policy: Annotated[
+        str | SerializeAsAny[SchedulingPolicyConfig] | None,
+        BeforeValidator(SCHEDULERS.parse_mapping),
+    ] = None
+    """File name in ``simspec/serving/scheduling``, or a mapping with a name and its settings."""
     max_num_seqs: int | None = Field(default=None, ge=1, le=100_000)
     """Sequences that may run at once."""
     max_num_batched_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     """Tokens one engine step may process, drafts included."""
     chunked_prefill: bool | None = None
     """Whether a prompt may be split over several steps."""
-    preemption: str = "recompute"
-    """File name in ``simspec/serving/preemption``."""
+    preemption: Annotated[
+        str | SerializeAsAny[PreemptionConfig], BeforeValidator(PREEMPTIONS.parse_mapping)
+    ] = "recompute"
+    """File name in ``simspec/serving/preemption``, or a mapping with a name and its settings."""
+    prefix_caching: bool | None = None
+    """Whether the KV of prompts is kept for requests that begin alike; matters only where the
+    workload says what prompts contain."""
 
 
 class MemoryConfig(StrictModel):

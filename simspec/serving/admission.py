@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from math import lcm
+
+from simspec.core.registry import PluginConfig, Registry
 from simspec.serving.plan import ServingSetup
 from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
 from simspec.serving.scheduling._base import (
@@ -11,6 +15,35 @@ from simspec.serving.scheduling._base import (
     check_round_fits,
 )
 from simspec.workloads.request import Request
+
+
+def config_of(registry: Registry, policy: str | PluginConfig) -> PluginConfig:
+    """Return the settings of a policy; those of a bare name are its defaults.
+
+    Raises
+    ------
+    ConfigError
+        The name is unknown; the message offers the nearest one.
+    """
+    return registry.config_class(policy)() if isinstance(policy, str) else policy
+
+
+def pieces(request: Request, block_size_tokens: int) -> tuple[tuple[Hashable, ...], int]:
+    """Return the keys of the pieces a prompt can share, and the tokens of one.
+
+    A piece fills whole KV blocks and whole hashed blocks; the partial one at a prompt's end is
+    not shared, as no engine shares a KV block that is not full.
+    """
+    hashed = request.hash_block_tokens
+    if not request.block_hashes or hashed <= 0:
+        return (), 0
+    tokens = lcm(hashed, block_size_tokens)
+    each = tokens // hashed
+    count = request.prompt_len // tokens
+    if each == 1:
+        return request.block_hashes[:count], tokens
+    ids = request.block_hashes
+    return tuple(ids[i * each : (i + 1) * each] for i in range(count)), tokens
 
 
 def build_scheduler(setup: ServingSetup) -> Scheduler:
@@ -24,8 +57,8 @@ def build_scheduler(setup: ServingSetup) -> Scheduler:
     limits = setup.limits
     round_slots = setup.method.max_draft + 1
     check_round_fits(limits, round_slots, setup.method.name)
-    preemption = PREEMPTIONS.config_class(limits.preemption)()
-    scheduler = SCHEDULERS.config_class(limits.policy)()
+    preemption = config_of(PREEMPTIONS, limits.preemption)
+    scheduler = config_of(SCHEDULERS, limits.policy)
     assert isinstance(preemption, PreemptionConfig), limits.preemption
     assert isinstance(scheduler, SchedulerConfig), limits.policy
     return scheduler.build(limits, round_slots, preemption.build())

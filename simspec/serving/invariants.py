@@ -42,8 +42,14 @@ def after_step(
         held = sequence.context_len + sequence.capacity_tokens
         _law(14, held == 0, f"waiting request {sequence.request_id} holds KV")
         target = sequence.prompt_len + sequence.emitted
-        _law(14, sequence.prefill_target == target, f"request {sequence.request_id} re-prefills"
-             f" {sequence.prefill_target} tokens, not {target}")  # fmt: skip
+        if sequence.swapped_tokens >= sequence.prefill_target:
+            kept = sequence.swapped_tokens
+            _law(16, kept == target - 1, f"request {sequence.request_id} has {kept} tokens in host "
+                 f"memory, not {target - 1}")  # fmt: skip
+        else:
+            _law(14, sequence.prefill_target == target, f"request {sequence.request_id} re-prefills"
+                 f" {sequence.prefill_target} tokens, not {target}")  # fmt: skip
+    _host_adds_up(state)
 
 
 def when_idle(state: EngineState) -> None:
@@ -55,6 +61,7 @@ def when_idle(state: EngineState) -> None:
 def at_end(records: RunRecords) -> None:
     """Check what must hold for the records of a whole run."""
     _tokens_add_up(records)
+    _prefills_add_up(records)
     _times_in_order(records)
     _little(records)
 
@@ -102,9 +109,25 @@ def _blocks_add_up(state: EngineState) -> None:
         held = blocks.held_blocks(sequence.request_id)
         _law(4, held * size == sequence.capacity_tokens, f"request {sequence.request_id} holds"
              f" {held} blocks for {sequence.capacity_tokens} tokens")  # fmt: skip
+    if state.prefixes is not None:
+        # Blocks with several owners; the pool has checked its own counts of them.
+        return
     owned = sum(sequence.capacity_tokens for sequence in state.running)
     _law(4, owned == blocks.num_used_blocks * size, f"{owned} tokens of capacity are owned, "
          f"{blocks.num_used_blocks} blocks are used")  # fmt: skip
+
+
+def _host_adds_up(state: EngineState) -> None:
+    host, away = state.host, [s for s in state.waiting if s.swapped_tokens]
+    if host is None:
+        _law(16, not away, "KV is in host memory that is not there")
+        return
+    host.check()
+    for sequence in away:
+        held, due = host.held_blocks(sequence.request_id), host.blocks_for(sequence.swapped_tokens)
+        _law(16, held == due, f"request {sequence.request_id} has {held} blocks in host memory, "
+             f"{due} are due")  # fmt: skip
+    _law(16, host.num_requests == len(away), "host memory is kept for somebody who runs or left")
 
 
 def _kv_matches_text(sequence: SequenceState) -> None:
@@ -148,6 +171,22 @@ def _tokens_add_up(records: RunRecords) -> None:
     per_step = (steps.drafted.sum(), steps.accepted.sum(), steps.num_decoding.sum())
     _law(3, per_request == per_step, f"requests count {per_request}, steps {per_step}")
     _law(4, bool(np.all(steps.kv_blocks_used <= records.num_blocks)), "more blocks than the pool")
+
+
+def _prefills_add_up(records: RunRecords) -> None:
+    requests, steps = records.requests, records.steps
+    _law(17, bool(np.all((requests.cached_tokens >= 0)
+                         & (requests.cached_tokens < requests.prompt_len))),
+         "a whole prompt is cached")  # fmt: skip
+    _law(17, bool(np.all(requests.recomputed_tokens >= 0)), "less than nothing is recomputed")
+    finished = requests.fate == Fate.FINISHED
+    if np.any((requests.fate == Fate.RUNNING) | (requests.fate == Fate.WAITING)):
+        return
+    due = requests.prompt_len - requests.cached_tokens + requests.recomputed_tokens
+    # The end of a repeated prefill computes the newest token, which was in no KV before.
+    again = int(steps.num_prefilled.sum()) - int(finished.sum())
+    computed, needed = int(steps.prefill_tokens.sum()), int(due[finished].sum()) + again
+    _law(17, computed == needed, f"{computed} tokens were prefilled, {needed} were due")
 
 
 def _times_in_order(records: RunRecords) -> None:

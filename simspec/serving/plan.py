@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import Protocol
 
+from simspec.core.registry import PluginConfig
 from simspec.cost.work import Pass, Quantity
 from simspec.decoding._base import AcceptanceProcess, Method
 from simspec.memory.blocks import BlockPool
+from simspec.memory.prefixes import PrefixPool
 from simspec.serving.speculation._base import Speculation
 from simspec.workloads.request import Request
 
@@ -61,13 +63,36 @@ class StepPricer(Protocol):
 class SchedulerLimits:
     """What one engine step may hold."""
 
-    policy: str
-    """File name in ``simspec/serving/scheduling``."""
+    policy: str | PluginConfig
+    """File name in ``simspec/serving/scheduling``, or the settings of one."""
     max_num_seqs: int
     max_num_batched_tokens: int
     chunked_prefill: bool
-    preemption: str = "recompute"
-    """File name in ``simspec/serving/preemption``."""
+    preemption: str | PluginConfig = "recompute"
+    """File name in ``simspec/serving/preemption``, or the settings of one."""
+    ttft_target_s: float | None = None
+    """The time to first token that requests are promised, for policies that look at it."""
+
+    @property
+    def policy_name(self) -> str:
+        """File name of the scheduling policy."""
+        return self.policy if isinstance(self.policy, str) else self.policy.name
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """Memory of the host that preempted sequences' KV may be copied to, seen from one rank."""
+
+    num_blocks: int
+    """KV blocks it holds, of the size of the device's."""
+    bytes_per_token: float
+    """KV of one token on one rank, draft KV included."""
+    bandwidth_bytes_per_s: float
+    """Of the link between device and host, one direction; each rank has its own."""
+
+    def copy_s(self, num_tokens: int) -> float:
+        """Return the seconds that the KV of so many tokens takes over the link."""
+        return num_tokens * self.bytes_per_token / self.bandwidth_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,10 @@ class ServingSetup:
     """What changes the method's drafts during the run; None: nothing does."""
     max_simulated_s: float | None = None
     """Stop the clock here; what still runs is recorded as ``running`` or ``waiting``."""
+    prefix_caching: bool = False
+    """Whether the KV of prompts is kept and found again, where requests say their content."""
+    host: HostMemory | None = None
+    """Where preemption by swap copies to; None: nowhere."""
     step_by_step: bool = False
     """Look at every sequence in every step: the same records, several times slower."""
 
@@ -126,7 +155,20 @@ class SequenceState:
     max_gap_s: float = 0.0
     num_preemptions: int = 0
     recomputed_tokens: int = 0
-    """KV tokens thrown away by preemptions."""
+    """KV tokens thrown away by preemptions and not found again in the cache."""
+    num_swapped_tokens: int = 0
+    """KV tokens copied to the host by preemptions."""
+    cached_tokens: int = 0
+    """Prompt tokens whose KV was found in the cache."""
+    lost_tokens: int = 0
+    """While it waits: KV tokens that its preemption threw away."""
+    swapped_tokens: int = 0
+    """While it waits: KV tokens it has in host memory."""
+    priority: int = 0
+    """Class; smaller is more urgent."""
+    prefix_keys: Sequence[Hashable] = ()
+    """Content of the pieces that the prompt begins with, of ``piece_tokens`` tokens each."""
+    piece_tokens: int = 0
     tape: object = None
     """What speculation control has read of its tape."""
     whole_tokens: int = 0
@@ -136,6 +178,28 @@ class SequenceState:
     num_accepted: int = 0
     synced_round: int = 0
     """Round of its cohort up to which the numbers above are counted."""
+
+
+class WaitingQueue(Protocol):
+    """The waiting sequences; a ``deque`` is one."""
+
+    def append(self, sequence: SequenceState, /) -> None:
+        """Add one that arrives."""
+        ...
+
+    def appendleft(self, sequence: SequenceState, /) -> None:
+        """Add one that was preempted."""
+        ...
+
+    def popleft(self) -> SequenceState:
+        """Take out the one that is next."""
+        ...
+
+    def __getitem__(self, index: int, /) -> SequenceState: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[SequenceState]: ...
 
 
 class LazyBatch(Protocol):
@@ -152,17 +216,27 @@ class LazyBatch(Protocol):
         ...
 
 
+def _first_come_first_served() -> WaitingQueue:
+    queue: deque[SequenceState] = deque()
+    return queue
+
+
 @dataclass(slots=True, eq=False)
 class EngineState:
     """The queues and the block allocator of one replica: all a scheduler may touch."""
 
     blocks: BlockPool
-    waiting: deque[SequenceState] = field(default_factory=deque)
-    """First come, first served; preempted sequences return to the front."""
+    waiting: WaitingQueue = field(default_factory=_first_come_first_served)
+    """First come, first served, and preempted sequences return to the front, unless the policy
+    brings a queue of its own."""
     running: list[SequenceState] = field(default_factory=list)
     """In order of admission."""
     cohort: LazyBatch | None = None
     """Where decoding sequences move together: either all of them are members, or none."""
+    prefixes: PrefixPool | None = None
+    """The same pool as ``blocks`` if prompts are found again, else None."""
+    host: BlockPool | None = None
+    """Host memory for swapped sequences, if there is any."""
 
 
 @dataclass(slots=True, eq=False)
@@ -179,5 +253,9 @@ class StepPlan:
     """Tokens of each prompt chunk, parallel to ``prefilling``."""
     admitted: list[SequenceState] = field(default_factory=list)
     """Taken from the waiting queue in this step."""
+    resumed: list[SequenceState] = field(default_factory=list)
+    """Those of ``admitted`` whose KV is copied back; they go on in the next step."""
     preempted: list[SequenceState] = field(default_factory=list)
     """Put back into the waiting queue in this step."""
+    copied_tokens: int = 0
+    """KV tokens that go to the host or come back from it."""

@@ -69,6 +69,9 @@ class Recorder:
                 sequence.num_rounds,
                 sequence.num_drafted,
                 sequence.num_accepted,
+                sequence.cached_tokens,
+                sequence.num_swapped_tokens,
+                sequence.priority,
             )
         )
 

@@ -63,11 +63,17 @@ class RequestRecords:
     emitted: IntArray
     num_preemptions: IntArray
     recomputed_tokens: IntArray
-    """KV tokens that preemptions threw away."""
+    """KV tokens that preemptions threw away and that were not found again in the cache."""
     num_rounds: IntArray
     drafted: IntArray
     accepted: IntArray
     """Whole rounds: what was accepted beyond ``output_len`` in the last round is included."""
+    cached_tokens: IntArray
+    """Prompt tokens whose KV was found in the cache and not computed."""
+    swapped_tokens: IntArray
+    """KV tokens that preemptions copied to the host."""
+    priority: IntArray
+    """Class; smaller is more urgent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,8 @@ class StepRecords:
     num_preempted: IntArray
     kv_blocks_used: IntArray
     """Blocks held during the step, the slots reserved for drafts included."""
+    swap_s: FloatArray
+    """Seconds of the step in which KV went to the host or came back."""
     draft_in_force: IntArray
     """Most tokens a round of the step may draft (K, of a tree its nodes); 0: speculation is off."""
     mode: IntArray

@@ -23,16 +23,21 @@ import simpy
 from simspec.cost.template import Columns
 from simspec.cost.work import Rows
 from simspec.memory.blocks import BlockPool
+from simspec.memory.prefixes import PrefixPool
 from simspec.serving import invariants
-from simspec.serving.admission import build_scheduler, refusal
+from simspec.serving.admission import build_scheduler, pieces, refusal
 from simspec.serving.cohort import Cohort, cohort_of
 from simspec.serving.plan import EngineState, SequenceState, ServingSetup, StepPlan
 from simspec.serving.recorder import Recorder
-from simspec.serving.records import Fate, RunRecords
+from simspec.serving.records import PHASES, Fate, RunRecords
 from simspec.serving.round_price import RoundPricer
+from simspec.serving.scheduling._base import BringsQueue
 from simspec.serving.settling import Settlement
 from simspec.serving.speculation._control import SpeculationControl
 from simspec.workloads.request import Request
+
+_NUM_TOTALS = 5
+"""Columns of a price before the seconds by phase."""
 
 
 class Replica:
@@ -63,10 +68,21 @@ class Replica:
         self._check = check
         self._round_slots = setup.method.max_draft + 1
         self._scheduler = build_scheduler(setup)
-        blocks = BlockPool(setup.num_blocks, setup.block_size_tokens)
+        prefixes = (
+            PrefixPool(setup.num_blocks, setup.block_size_tokens) if setup.prefix_caching else None
+        )
+        blocks = prefixes or BlockPool(setup.num_blocks, setup.block_size_tokens)
+        host = (
+            BlockPool(setup.host.num_blocks, setup.block_size_tokens)
+            if setup.host is not None
+            else None
+        )
         self._cohort = self._new_cohort(blocks)
-        self._state = EngineState(blocks, cohort=self._cohort)
+        self._state = EngineState(blocks, cohort=self._cohort, prefixes=prefixes, host=host)
+        if isinstance(self._scheduler, BringsQueue):
+            self._state.waiting = self._scheduler.new_queue()
         self._pricer = RoundPricer(setup.method, setup.cost)
+        self._no_work: Columns = (0.0,) * (_NUM_TOTALS + len(PHASES))
         self._now = 0.0
         self._wake: simpy.Event | None = None
         longest = max((request.output_len for request in setup.requests), default=0)
@@ -105,7 +121,11 @@ class Replica:
             arrival_s=now,
             prefill_target=request.prompt_len,
             queued_since_s=now,
+            priority=request.priority,
         )
+        if self._setup.prefix_caching:
+            size = self._setup.block_size_tokens
+            sequence.prefix_keys, sequence.piece_tokens = pieces(request, size)
         reason = refusal(request, self._setup)
         if reason is not None:
             self._recorder.refuse(sequence, reason)
@@ -145,10 +165,10 @@ class Replica:
                 num_sequences = len(cohort.members)
                 plan = StepPlan(decoding=cohort.members.copy()) if self._check else nothing
                 price = self._pricer.of_cohort(cohort, None, num_sequences)
-                facts: tuple[int, ...] = (num_sequences, 0, 0, blocks.num_used_blocks)
+                facts: tuple[float, ...] = (num_sequences, 0, 0, blocks.num_used_blocks, 0.0)
             else:
                 plan = schedule(state)
-                if not plan.decoding and not plan.prefilling:
+                if not plan.decoding and not plan.prefilling and not plan.resumed:
                     yield from self._sleep()
                     next_event_s = env.peek()
                     continue
@@ -156,9 +176,10 @@ class Replica:
                     self._stamp(plan, start_s)
                 facts = self._facts(plan)
                 price = self._price(plan)
-            end_s = start_s + price[0]
+            step_s = price[0] + facts[-1]
+            end_s = start_s + step_s
             if end_s >= next_event_s:
-                yield from self._wait(start_s, end_s, price[0])
+                yield from self._wait(start_s, end_s, step_s)
                 next_event_s = env.peek()
             self._now = end_s
             if control is not None:
@@ -176,11 +197,14 @@ class Replica:
                     cohort.sync()
                 invariants.after_step(state, plan, self._setup.limits, self._round_slots)
 
-    def _facts(self, plan: StepPlan) -> tuple[int, ...]:
-        """Return what the records keep of the queues and the pool after a step was planned."""
-        state = self._state
+    def _facts(self, plan: StepPlan) -> tuple[float, ...]:
+        """Return who runs, waits and was preempted, the blocks in use, the seconds of copying."""
+        state, copy_s = self._state, 0.0
+        if plan.copied_tokens:
+            assert self._setup.host is not None
+            copy_s = self._setup.host.copy_s(plan.copied_tokens)
         queues = len(state.running), len(state.waiting), len(plan.preempted)
-        return *queues, state.blocks.num_used_blocks
+        return *queues, state.blocks.num_used_blocks, copy_s
 
     def _sleep(self) -> Generator[simpy.Event, object, None]:
         """Wait for an arrival."""
@@ -209,9 +233,6 @@ class Replica:
         self._pricer = control.pricer
 
     def _stamp(self, plan: StepPlan, now: float) -> None:
-        for sequence in plan.preempted:
-            sequence.num_preemptions += 1
-            sequence.queued_since_s = now
         for sequence in plan.admitted:
             sequence.queue_s += now - sequence.queued_since_s
             if self._control is not None:
@@ -220,6 +241,9 @@ class Replica:
                 self._read_tape(sequence)
             if isnan(sequence.admission_s):
                 sequence.admission_s = now
+        for sequence in plan.preempted:
+            sequence.num_preemptions += 1
+            sequence.queued_since_s = now
 
     def _read_tape(self, sequence: SequenceState) -> None:
         method, acceptance = self._setup.method, self._setup.acceptance
@@ -240,6 +264,8 @@ class Replica:
             assert self._cohort is not None
             return self._pricer.of_cohort(self._cohort, prefill, num_sequences)
         decoding = plan.decoding
+        if not num_sequences:
+            return self._no_work
         contexts = [sequence.context_len for sequence in decoding]
         drafted = [sequence.drafted_at[sequence.emitted] for sequence in decoding]
         accepted = [sequence.accepted_at[sequence.emitted] for sequence in decoding]

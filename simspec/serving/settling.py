@@ -66,6 +66,9 @@ class Settlement:
             drafted = cohort.num_drafted
             finished, accepted, cut = cohort.advance(start_s, now)
             steady = num_decoding
+            if plan.resumed:
+                # Those who come back were not in this round and will be in the next.
+                cohort.dissolve()
         else:
             if cohort is not None and cohort.members:
                 # They stall for a step of prompts.
@@ -77,7 +80,7 @@ class Settlement:
         finished += ended
         if finished:
             self._dismiss(finished, now)
-        if cohort is not None:
+        if cohort is not None and not plan.resumed:
             self._gather(cohort, plan, prefilled, now)
         emitted = accepted + num_decoding + len(prefilled) - cut
         return (

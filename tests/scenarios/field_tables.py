@@ -124,6 +124,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         acceptance={"name": "catalog", "profile": "layerskip-llama-2-7b-cnn-text"},
     ),
     "blocks": changed(memory={"num_kv_blocks": 400, "block_size_tokens": 16}),
+    "priority": changed(scheduler={**BASE["scheduler"], "policy": {"name": "priority"}}),
+    "swap": changed(
+        scheduler={**BASE["scheduler"], "preemption": {"name": "swap"}},
+        memory={"num_kv_blocks": 12},
+    ),
     "closed_loop": with_load({"name": "closed_loop", "concurrency": 3}, FIXED),
     "constant_rate": with_load({"name": "constant", "rate_per_s": 100.0}, FIXED),
     "gamma": with_load({"name": "gamma", "rate_per_s": 100.0, "cv": 2.0}, FIXED),
@@ -312,7 +317,12 @@ OTHER: dict[str, Any] = {
     "scheduler.max_num_seqs": 1,
     "scheduler.max_num_batched_tokens": 40,
     "scheduler.chunked_prefill": False,
+    "scheduler.policy.order": "deadline",
+    "scheduler.policy.class_ttft_ms": {1: 50.0},
+    "scheduler.policy.preempts": False,
     "scheduler.preemption": "none",
+    "scheduler.preemption.swap_space_gb": 0.001,
+    "scheduler.prefix_caching": False,
     "memory.memory_fraction": 0.4,
     "memory.num_kv_blocks": 30,
     "memory.block_size_tokens": 1000,
@@ -353,5 +363,8 @@ OTHER_OF = {
 }
 LABELS = {"name", "description", "acceptance.source"}
 """Printed with the results; no number can depend on them."""
-NOT_OF_A_CLOSED_FORM = {"scheduler.policy"}
-"""Steady decoding of one batch schedules nothing."""
+NOT_OF_A_CLOSED_FORM = {
+    "scheduler.policy", "scheduler.policy.order", "scheduler.policy.class_ttft_ms",
+    "scheduler.policy.preempts", "scheduler.preemption.swap_space_gb", "scheduler.prefix_caching",
+}  # fmt: skip
+"""Steady decoding of one batch schedules nothing, preempts nobody and finds no prompt."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simspec.serving.plan import SchedulerLimits, ServingSetup
+from simspec.core.registry import PluginConfig
+from simspec.serving.plan import HostMemory, SchedulerLimits, ServingSetup
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.records import Fate
 from simspec.serving.scheduling._base import SCHEDULERS
@@ -26,17 +29,21 @@ def setups(draw: st.DrawFn) -> ServingSetup:
         )
     )
     arrivals = np.cumsum([gap for gap, _, _ in sizes])
+    hashed = draw(st.sampled_from([0, 3, 4, 16]))
+    contents = [draw(contents_of(i, prompt, hashed)) for i, (_, prompt, _) in enumerate(sizes)]
+    classes = st.integers(0, 2)
     max_draft = draw(st.integers(0, 5))
     limits = SchedulerLimits(
-        policy=draw(st.sampled_from(SCHEDULERS.names())),
+        policy=draw(policies()),
         max_num_seqs=draw(st.integers(1, 6)),
         max_num_batched_tokens=draw(st.integers(max_draft + 1, 80)),
         chunked_prefill=draw(st.booleans()),
         preemption=draw(st.sampled_from(PREEMPTIONS.names())),
+        ttft_target_s=draw(st.sampled_from([None, 0.05])),
     )
-    return setup(
+    drawn = setup(
         [
-            Request(i, float(arrival), prompt, output)
+            Request(i, float(arrival), prompt, output, contents[i], hashed, draw(classes))
             for i, (arrival, (_, prompt, output)) in enumerate(zip(arrivals, sizes, strict=True))
         ],
         max_draft=max_draft,
@@ -49,6 +56,34 @@ def setups(draw: st.DrawFn) -> ServingSetup:
         max_simulated_s=draw(st.none() | st.floats(0.001, 1.0)),
         speculation=wandering(max_draft, draw(st.integers(0, 5))) if draw(st.booleans()) else None,
     )
+    host = draw(st.none() | st.integers(0, 40))
+    return replace(
+        drawn,
+        prefix_caching=draw(st.booleans()),
+        host=None if host is None else HostMemory(host, 1.0, draw(st.sampled_from([1e3, 1e6]))),
+    )
+
+
+@st.composite
+def contents_of(draw: st.DrawFn, request: int, prompt_len: int, hashed: int) -> tuple[int, ...]:
+    """Ids of a prompt's hashed blocks: one of two texts so far, then the request's own."""
+    if not hashed:
+        return ()
+    count = -(-prompt_len // hashed)
+    text, common = draw(st.integers(0, 1)), draw(st.integers(0, count))
+    own = 1000 * (request + 1)
+    return tuple(100 * text + i if i < common else own + i for i in range(count))
+
+
+def policies() -> st.SearchStrategy[str | PluginConfig]:
+    """Every policy by its name, and the priorities with other settings."""
+    settings = [
+        {"order": "deadline", "class_ttft_ms": {1: 10.0, 2: 500.0}},
+        {"order": "deadline", "preempts": False},
+        {"preempts": False},
+    ]
+    others = [SCHEDULERS.parse({"name": "priority", **given}) for given in settings]
+    return st.sampled_from([*SCHEDULERS.names(), *others])
 
 
 @given(setups())

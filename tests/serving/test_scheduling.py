@@ -89,8 +89,8 @@ def test_a_sequence_without_budget_sits_out_and_nobody_is_admitted():
 class ToTheBack:
     """Preemption that sends the latest sequence to the end of the queue."""
 
-    def evict(self, engine: EngineState) -> SequenceState:
-        victim = engine.running.pop()
+    def evict(self, engine: EngineState, victim: SequenceState) -> SequenceState:
+        engine.running.remove(victim)
         engine.blocks.free(victim.request_id)
         engine.waiting.append(victim)
         return victim

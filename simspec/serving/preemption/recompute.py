@@ -1,10 +1,10 @@
-"""Preemption by recompute: drop the latest sequence's KV and prefill it again later.
+"""Preemption by recompute: drop a sequence's KV and prefill it again later.
 
-The sequence that was admitted last gives up all its blocks and returns to the front of the
-waiting queue. When it is admitted again it prefills its prompt and everything it has generated,
-``prompt_len + emitted`` tokens, and the end of that prefill yields its next token. This is what
-vLLM's v1 engine does. Since the earliest sequence is never the victim of a later one, the run
-always makes progress.
+The victim gives up all its blocks and returns to the front of the waiting queue. When it is
+admitted again it prefills its prompt and everything it has generated, ``prompt_len + emitted``
+tokens, and the end of that prefill yields its next token. This is what vLLM's v1 engine does.
+Under the policies that serve in order of admission the victim is the latest admitted; since the
+earliest is never the victim of a later one, the run always makes progress.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Literal
 
 from simspec.serving.plan import EngineState, SequenceState
-from simspec.serving.preemption._base import PreemptionConfig
+from simspec.serving.preemption._base import PreemptionConfig, forget
 
 
 class Config(PreemptionConfig):
@@ -26,16 +26,8 @@ class Config(PreemptionConfig):
 
 
 class Recompute:
-    """The latest admitted goes first."""
+    """Forget, and compute again."""
 
-    def evict(self, state: EngineState) -> SequenceState:
-        """Free the latest admitted sequence's blocks and queue it first."""
-        victim = state.running.pop()
-        state.blocks.free(victim.request_id)
-        victim.recomputed_tokens += victim.context_len
-        victim.context_len = 0
-        victim.whole_tokens = 0
-        victim.capacity_tokens = 0
-        victim.prefill_target = victim.prompt_len + victim.emitted
-        state.waiting.appendleft(victim)
-        return victim
+    def evict(self, state: EngineState, victim: SequenceState) -> SequenceState:
+        """Free the victim's blocks and queue it first."""
+        return forget(state, victim)

@@ -11,15 +11,26 @@ other policy each is looked at in every step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from simspec.core.errors import ConfigError
 from simspec.core.registry import PluginConfig, Registry
-from simspec.serving.plan import EngineState, SchedulerLimits, SequenceState, StepPlan
+from simspec.memory.prefixes import Piece
+from simspec.serving.plan import (
+    EngineState,
+    SchedulerLimits,
+    SequenceState,
+    StepPlan,
+    WaitingQueue,
+)
 from simspec.serving.preemption._base import Preemption
 
 SCHEDULERS = Registry("simspec.serving.scheduling", "scheduling policy")
+
+Urgency = Callable[[SequenceState], Any]
+"""Sort key of sequences: smaller goes first, and no two are equal."""
 
 
 class Scheduler(Protocol):
@@ -33,8 +44,22 @@ class Scheduler(Protocol):
         ...
 
 
+@runtime_checkable
+class BringsQueue(Protocol):
+    """A scheduler whose requests wait in another order than that of arrival."""
+
+    def new_queue(self) -> WaitingQueue:
+        """Return an empty queue."""
+        ...
+
+
 class SchedulerConfig(PluginConfig):
     """Base of every scheduling policy's ``Config``."""
+
+    @property
+    def for_classes(self) -> tuple[str, ...]:
+        """Fields that were given and matter only among requests of several classes."""
+        return ()
 
     def build(self, limits: SchedulerLimits, round_slots: int, preemption: Preemption) -> Scheduler:
         """Return the policy.
@@ -73,12 +98,14 @@ def reserve_rounds(
     budget: int,
     round_slots: int,
     preemption: Preemption,
+    *,
+    urgency: Urgency | None = None,
 ) -> int:
-    """Give every decoding sequence, in order of admission, one round if it fits.
+    """Give every decoding sequence one round if it fits, in order of urgency, then of admission.
 
     A round reserves ``round_slots`` tokens of the budget and KV slots for as many tokens. A
-    sequence the budget has no room for sits this step out; one the pool has no room for makes
-    the preemption policy evict until it has, or until it was evicted itself.
+    sequence the budget has no room for sits this step out; for one the pool has no room for the
+    last in that order is preempted until it has, or until it was preempted itself.
 
     Returns
     -------
@@ -92,7 +119,8 @@ def reserve_rounds(
             plan.decoding = cohort.members.copy()
             return budget - round_slots * len(plan.decoding)
         cohort.dissolve()
-    running = state.running
+    # The last one of this list and of the running ones is the same, or prefills.
+    running = state.running if urgency is None else sorted(state.running, key=urgency)
     blocks = state.blocks
     decoding = plan.decoding
     index = 0
@@ -107,8 +135,9 @@ def reserve_rounds(
         if context_len + round_slots > sequence.capacity_tokens:
             needed = blocks.blocks_for(context_len + round_slots - sequence.capacity_tokens)
             while not blocks.can_allocate(needed):
-                victim = preemption.evict(state)
-                plan.preempted.append(victim)
+                victim = preempt(state, plan, preemption, running[-1])
+                if running is not state.running:
+                    running.pop()
                 if victim is sequence:
                     return budget
             blocks.allocate(sequence.request_id, needed)
@@ -118,7 +147,24 @@ def reserve_rounds(
     return budget
 
 
-def continue_prefills(state: EngineState, plan: StepPlan, budget: int, *, chunked: bool) -> int:
+def preempt(
+    state: EngineState, plan: StepPlan, preemption: Preemption, victim: SequenceState
+) -> SequenceState:
+    """Take the blocks of a running sequence and send it back to the waiting ones."""
+    victim = preemption.evict(state, victim)
+    plan.preempted.append(victim)
+    plan.copied_tokens += victim.swapped_tokens
+    return victim
+
+
+def continue_prefills(
+    state: EngineState,
+    plan: StepPlan,
+    budget: int,
+    *,
+    chunked: bool,
+    urgency: Urgency | None = None,
+) -> int:
     """Give the admitted sequences that still prefill, in order, what the budget allows.
 
     Returns
@@ -128,14 +174,20 @@ def continue_prefills(state: EngineState, plan: StepPlan, budget: int, *, chunke
     """
     # Unfinished prompts exist only behind every decoding sequence.
     num_decoding = len(state.cohort.members) if state.cohort is not None else 0
-    for sequence in islice(state.running, num_decoding, None):
-        if sequence.context_len < sequence.prefill_target:
-            chunk = _chunk(sequence, budget, chunked=chunked)
-            if chunk <= 0:
-                break
-            plan.prefilling.append(sequence)
-            plan.chunks.append(chunk)
-            budget -= chunk
+    unfinished = [
+        sequence
+        for sequence in islice(state.running, num_decoding, None)
+        if sequence.context_len < sequence.prefill_target
+    ]
+    if urgency is not None:
+        unfinished.sort(key=urgency)
+    for sequence in unfinished:
+        if sequence in plan.resumed:
+            continue
+        remaining = sequence.prefill_target - sequence.context_len
+        if budget <= 0 or (remaining > budget and not chunked):
+            break
+        budget -= _start_chunk(state, plan, sequence, min(remaining, budget))
     return budget
 
 
@@ -143,7 +195,8 @@ def admit(state: EngineState, plan: StepPlan, budget: int, limits: SchedulerLimi
     """Admit waiting sequences, first come first served, and start their prefill.
 
     The blocks of the whole prefill are taken at once, so an admitted sequence can always finish
-    its prefill. The first one that does not fit holds back those behind it.
+    its prefill. The first one that does not fit holds back those behind it. One whose KV comes
+    back from the host goes on in the next step.
 
     Returns
     -------
@@ -152,33 +205,98 @@ def admit(state: EngineState, plan: StepPlan, budget: int, limits: SchedulerLimi
     """
     waiting = state.waiting
     while waiting and budget > 0 and len(state.running) < limits.max_num_seqs:
-        chunk = _chunk(waiting[0], budget, chunked=limits.chunked_prefill)
-        if chunk <= 0 or not take_in(state, plan):
+        sequence = take_in(state, plan, None if limits.chunked_prefill else budget)
+        if sequence is None:
             break
-        plan.prefilling.append(state.running[-1])
-        plan.chunks.append(chunk)
-        budget -= chunk
+        if sequence not in plan.resumed:
+            remaining = sequence.prefill_target - sequence.context_len
+            budget -= _start_chunk(state, plan, sequence, min(remaining, budget))
     return budget
 
 
-def take_in(state: EngineState, plan: StepPlan) -> bool:
-    """Move the first waiting sequence to the running ones if its prefill's blocks are free."""
-    blocks = state.blocks
-    sequence = state.waiting[0]
-    needed = blocks.blocks_for(sequence.prefill_target)
-    if not blocks.can_allocate(needed):
-        return False
+def take_in(
+    state: EngineState, plan: StepPlan, most_tokens: int | None = None
+) -> SequenceState | None:
+    """Move the first waiting sequence to the running ones if its prefill's blocks are free.
+
+    What the cache has of its prompt is used, all but at least one token. KV in host memory comes
+    back only if one more block is left for everybody who runs, else the next round would send it
+    away again.
+
+    Parameters
+    ----------
+    state, plan
+        What is known, and what is decided.
+    most_tokens : int, tokens, optional
+        Take it in only if no more than these are left to prefill.
+
+    Returns
+    -------
+    SequenceState or None
+        The sequence, if it was taken in.
+    """
+    blocks, prefixes, sequence = state.blocks, state.prefixes, state.waiting[0]
+    swapped, cached = sequence.swapped_tokens, 0
+    target = max(sequence.prefill_target, swapped)
+    found: list[Piece] = []
+    if prefixes is not None and sequence.prefix_keys:
+        most = max(sequence.prefill_target - 1, swapped) // sequence.piece_tokens
+        found = prefixes.find(sequence.prefix_keys, most)
+        cached = len(found) * sequence.piece_tokens
+    if most_tokens is not None and not swapped and target - cached > most_tokens:
+        return None
+    needed = blocks.blocks_for(target) - cached // blocks.block_size_tokens
+    asked = needed + len(state.running) if swapped else needed
+    if prefixes is None:
+        if not blocks.can_allocate(asked):
+            return None
+    elif not prefixes.can_take(found, asked):
+        return None
+    elif sequence.prefix_keys:
+        prefixes.take(sequence.request_id, found)
     blocks.allocate(sequence.request_id, needed)
-    sequence.capacity_tokens = needed * blocks.block_size_tokens
+    sequence.capacity_tokens = blocks.blocks_for(target) * blocks.block_size_tokens
     state.waiting.popleft()
-    state.running.append(sequence)
     plan.admitted.append(sequence)
-    return True
+    _start(state, plan, sequence, cached)
+    return sequence
 
 
-def _chunk(sequence: SequenceState, budget: int, *, chunked: bool) -> int:
-    """Return the tokens of the next prompt chunk, 0 when an unsplittable prompt must wait."""
-    remaining = sequence.prefill_target - sequence.context_len
-    if remaining <= budget:
-        return remaining
-    return budget if chunked else 0
+def _start(state: EngineState, plan: StepPlan, sequence: SequenceState, cached: int) -> None:
+    """Count what a sequence that was taken in has of its KV, and put it among those that run."""
+    swapped, lost = sequence.swapped_tokens, sequence.lost_tokens
+    sequence.context_len = max(swapped, cached)
+    if cached:
+        sequence.cached_tokens += max(0, cached - swapped - lost)
+        sequence.recomputed_tokens -= min(cached, lost)
+    sequence.lost_tokens = 0
+    if not swapped:
+        state.running.append(sequence)
+        return
+    assert state.host is not None
+    state.host.free(sequence.request_id)
+    sequence.swapped_tokens = 0
+    plan.resumed.append(sequence)
+    plan.copied_tokens += max(0, swapped - cached)
+    place = len(state.running)
+    if sequence.context_len >= sequence.prefill_target:
+        running = state.running
+        while place and running[place - 1].context_len < running[place - 1].prefill_target:
+            place -= 1
+    state.running.insert(place, sequence)
+
+
+def _start_chunk(state: EngineState, plan: StepPlan, sequence: SequenceState, chunk: int) -> int:
+    """Put a prompt chunk into the step; whole pieces in it can be found from now on."""
+    plan.prefilling.append(sequence)
+    plan.chunks.append(chunk)
+    if sequence.prefix_keys:
+        assert state.prefixes is not None
+        size = sequence.piece_tokens
+        state.prefixes.publish(
+            sequence.request_id,
+            sequence.prefix_keys,
+            (sequence.context_len + chunk) // size,
+            size // state.blocks.block_size_tokens,
+        )
+    return chunk

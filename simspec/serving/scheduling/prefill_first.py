@@ -48,7 +48,7 @@ class PrefillFirst:
         budget = continue_prefills(state, plan, budget, chunked=limits.chunked_prefill)
         if state.waiting:
             admit(state, plan, budget, limits)
-        if not plan.prefilling:
+        if not plan.prefilling and not plan.resumed:
             reserve_rounds(
                 state, plan, limits.max_num_batched_tokens, self.round_slots, self.preemption
             )

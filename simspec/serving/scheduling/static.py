@@ -46,10 +46,10 @@ class Static:
         limits = self.limits
         if not state.running:
             while state.waiting and len(state.running) < limits.max_num_seqs:
-                if not take_in(state, plan):
+                if take_in(state, plan) is None:
                     break
         budget = limits.max_num_batched_tokens
         continue_prefills(state, plan, budget, chunked=limits.chunked_prefill)
-        if not plan.prefilling:
+        if not plan.prefilling and not plan.resumed:
             reserve_rounds(state, plan, budget, self.round_slots, self.preemption)
         return plan

@@ -12,7 +12,8 @@ A sequence keeps count of its tokens that are whole (``SequenceState.whole_token
 one starts again at nothing. Decision: docs/decisions/0006-speculation-debts.md.
 
 Left out: a limit on the tokens of a catch-up (they are no part of the step's token budget), and
-the room in which states that a drafter reads are kept meanwhile.
+the room in which states that a drafter reads are kept meanwhile, and that prompts found in the
+cache may have been computed while the drafter paused.
 """
 
 from __future__ import annotations
@@ -202,12 +203,14 @@ class SpeculationControl:
             return
         if entered.leaves_debt:
             for sequence in (*self._state.running, *self._state.waiting):
-                sequence.whole_tokens = sequence.context_len
+                sequence.whole_tokens = sequence.context_len + sequence.swapped_tokens
             return
-        sequences = self._state.running
+        # KV in host memory is paid for with the others, before it comes back.
+        away = [sequence for sequence in self._state.waiting if sequence.swapped_tokens]
+        sequences = [*self._state.running, *away]
         owed = [missing_tokens(sequence, left) for sequence in sequences]
         if any(owed):
-            contexts = [sequence.context_len for sequence in sequences]
+            contexts = [s.context_len + s.swapped_tokens for s in sequences]
             self.pricer.owed = repayment(left, entered, contexts, owed)
             self._repaid_tokens = sum(owed)
 
@@ -237,11 +240,11 @@ class _Rounds:
 
 def missing_tokens(sequence: SequenceState, left: Mode) -> int:
     """Return how many KV tokens of a sequence are not whole after a mode that leaves debts."""
-    whole = sequence.whole_tokens
+    whole, kept = sequence.whole_tokens, sequence.context_len + sequence.swapped_tokens
     if not left.is_verified:
         # Prompts pass every layer, those of preempted answers too.
-        whole = max(whole, min(sequence.prefill_target, sequence.context_len))
-    return max(0, sequence.context_len - whole)
+        whole = max(whole, min(sequence.prefill_target, kept))
+    return max(0, kept - whole)
 
 
 def repayment(
