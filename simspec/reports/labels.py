@@ -101,7 +101,30 @@ METRICS: dict[str, Metric] = {
         Metric("time_prefill_ms", "Prefill time per round", "ms", "significant", -1),
         Metric("time_host_ms", "Host time per round", "ms", "significant", -1),
         Metric("engine_step_time_ms", "Engine step time", "ms", "significant", -1),
+        Metric("ttft_queue_ms", "Queueing part of TTFT", "ms", "significant", -1),
+        Metric("ttft_prefill_ms", "Prefill part of TTFT", "ms", "significant", -1),
+        Metric("energy_per_token_j", "Energy per output token", "J", "significant", -1),
+        Metric("energy_per_request_j", "Energy per request", "J", "significant", -1),
+        Metric("rejected_energy_share", "Energy of rejected drafts", "share", "share", -1),
+        Metric(
+            "cost_per_million_tokens_usd", "Rent per million output tokens", "$", "significant", -1
+        ),
+        Metric("cost_per_request_usd", "Rent per request", "$", "significant", -1),
+        Metric("rejected_cost_share", "Rent of rejected drafts", "share", "share", -1),
+        Metric("num_still_running", "Requests running at the end", "count", "significant", 0),
+        Metric("num_still_waiting", "Requests waiting at the end", "count", "significant", 0),
+        Metric("num_not_arrived", "Requests not arrived by the end", "count", "significant", 0),
         Metric("burst_gap_ms", "Gap between bursts", "ms", "significant", -1),
+        *(
+            Metric(
+                f"burst_gap_p{p}_ms",
+                f"Gap between bursts, {p}th percentile",
+                "ms",
+                "significant",
+                -1,
+            )
+            for p in (50, 90, 95, 99)
+        ),
         Metric("longest_gap_ms", "Longest gap of a request", "ms", "significant", -1),
         Metric("queue_ms", "Time in the waiting queue", "ms", "significant", -1),
         Metric("queueing_share", "Queueing", "share of latency", "share", -1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,21 @@ from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.control import control_lines
 from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
 from simspec.scenarios.schema import ScenarioConfig, as_plain
+from simspec.serving._metric import definitions
 from simspec.workloads.workload import WorkloadRun
 
 RESULT = "result.json"
 OURS = frozenset({RESULT, "report.html"})
 """What a result folder may hold already: an earlier run of the same command."""
 SHOWN = (
-    "ttft_ms", "ttft_p95_ms", "tpot_ms", "tpot_p95_ms", "itl_ms", "e2e_ms", "queue_ms",
+    "ttft_ms", "ttft_queue_ms", "ttft_prefill_ms", "ttft_p95_ms", "tpot_ms", "tpot_p95_ms",
+    "itl_ms", "burst_gap_ms", "burst_gap_p99_ms", "e2e_ms", "queue_ms",
     "throughput_tokens_per_s", "requests_per_s", "goodput_requests_per_s", "slo_attainment",
     "drafted_per_round", "tokens_per_round", "acceptance_rate", "round_time_ms",
     "time_draft_ms", "time_verify_ms", "time_prefill_ms", "time_host_ms", "mean_batch_size",
-    "kv_utilisation", "compute_utilisation", "bandwidth_utilisation", "preemptions",
-    "num_measured",
+    "kv_utilisation", "compute_utilisation", "bandwidth_utilisation", "energy_per_token_j",
+    "energy_per_request_j", "cost_per_million_tokens_usd", "rejected_energy_share",
+    "rejected_cost_share", "preemptions", "num_measured", "num_censored", "num_not_arrived",
 )  # fmt: skip
 
 
@@ -100,6 +103,8 @@ def simulate_config(
         "status": ours.status,
         "reason": ours.reason,
         **metric_columns(ours),
+        "by_replication": ours.replications,
+        "definitions": definitions(),
         **ours.quantiles,
         **ours.facts,
         "speculation": ours.speculation,
@@ -207,6 +212,7 @@ def _floats(values: list[float | None]) -> list[float]:
 
 
 def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dict[str, Any]:
+    price = deployment.hardware.price
     return {
         "name": config.name,
         "hardware": deployment.hardware.name,
@@ -220,6 +226,7 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
         "method_options": config.method.model_dump(mode="json", exclude={"name"}),
         "acceptance": describe_acceptance(deployment),
         "workload": workload,
+        "price": None if price is None else asdict(price),
         "replications": config.simulation.replications,
     }
 
@@ -235,6 +242,10 @@ def _header(result: Mapping[str, Any]) -> list[str]:
         f"acceptance  {result['acceptance']}",
         *control_lines(result["speculation"]),
     ]
+    if price := result["price"]:
+        lines.append(
+            f"price       {price['usd_per_hour']:g} $ per GPU and hour as of {price['as_of']}"
+        )
     if result["status"] != "ok":
         lines.append(str(result["reason"]))
     plain = result.get("baseline")

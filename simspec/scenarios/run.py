@@ -141,8 +141,15 @@ def slo_of(config: ScenarioConfig) -> Slo:
 
 
 def roofs_of(deployment: Deployment) -> Roofs:
-    """Return what one GPU could do at best in the weights' compute type."""
-    return Roofs(deployment.peak_flop_per_s, deployment.hardware.memory_bandwidth_bytes_per_s)
+    """Return what one GPU could do at best in the weights' compute type, its power and price."""
+    hardware = deployment.hardware
+    return Roofs(
+        deployment.peak_flop_per_s,
+        hardware.memory_bandwidth_bytes_per_s,
+        num_devices=deployment.target.num_ranks,
+        power=hardware.power,
+        price=hardware.price,
+    )
 
 
 def _setup(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simspec.core.units import from_ms
+from simspec.hardware.profile import Power, Price
 from simspec.serving.records import PHASES, Fate, FloatArray, IntArray, RunRecords
 from simspec.serving.window import Window
 
@@ -33,10 +34,13 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """What one rank could do at best."""
+    """What one rank could do at best, and what the devices draw and cost."""
 
     peak_flop_per_s: float
     bandwidth_bytes_per_s: float
+    num_devices: int = 1
+    power: Power | None = None
+    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +63,28 @@ class Gaps:
         """Return the size of the sample, with or without the gaps within bursts."""
         return float(self.counts.sum()) + (self.num_zeros if zeros else 0.0)
 
-    def percentile(self, level: float) -> float:
-        """Return ``numpy.percentile`` of the written-out sample."""
-        size = self.size()
+    def percentile(self, level: float, *, zeros: bool = True) -> float:
+        """Return ``numpy.percentile`` of the written-out sample, the zeros in it or not."""
+        size = self.size(zeros=zeros)
         if size == 0:
             return nan
-        ends = self.num_zeros + np.cumsum(self.counts)
+        num_zeros = self.num_zeros if zeros else 0.0
+        ends = num_zeros + np.cumsum(self.counts)
         place = level / 100.0 * (size - 1.0)
         low = np.floor(place)
-        below, above = (self._nth(ends, index) for index in (low, np.ceil(place)))
+        below, above = (self._nth(ends, index, num_zeros) for index in (low, np.ceil(place)))
         return float(below + (place - low) * (above - below))
 
-    def _nth(self, ends: FloatArray, index: float) -> float:
-        if index < self.num_zeros:
+    def deviation_s(self) -> float:
+        """Return the standard deviation of the gaps between bursts (of the population)."""
+        size = self.size(zeros=False)
+        if size == 0:
+            return nan
+        mean_s = self.total_s() / size
+        return float(np.sqrt((self.values_s - mean_s) ** 2 @ self.counts / size))
+
+    def _nth(self, ends: FloatArray, index: float, num_zeros: float) -> float:
+        if index < num_zeros:
             return 0.0
         return float(self.values_s[np.searchsorted(ends, index, side="right")])
 
@@ -81,7 +94,7 @@ class Measured:
 
     Attributes
     ----------
-    ttft_s, tpot_s, e2e_s, queue_s : array
+    ttft_s, tpot_s, e2e_s, queue_s, admitted_after_s : array
         Of the measured requests that finished, in order of arrival; ``tpot_s`` only of those
         with more than one output token.
     good : array, bool
@@ -106,6 +119,7 @@ class Measured:
         self.e2e_s = e2e_s[rows]
         self.tpot_s = tpot_s[rows[requests.output_len[rows] > 1]]
         self.queue_s = requests.queue_s[rows]
+        self.admitted_after_s = (requests.admission_s - requests.arrival_s)[rows]
         self.good = finished.copy()
         for values, target in ((ttft_s, slo.ttft_s), (tpot_s, slo.tpot_s), (e2e_s, slo.e2e_s)):
             if target is not None:

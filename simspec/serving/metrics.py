@@ -9,43 +9,32 @@ intervals come from replications.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import nan
 from typing import Literal
 
 import numpy as np
 
 from simspec.core.units import ms
+from simspec.serving import spending
+from simspec.serving._metric import METRICS, Metric, metric
 from simspec.serving.measured import Measured, Roofs, Slo, mean, percentile, ratio
 from simspec.serving.records import Fate, FloatArray, RunRecords
 from simspec.serving.window import measured_window
 
+OWN_PAGES = (spending,)
+"""Modules of metrics that register themselves."""
 PERCENTILES = (50, 90, 95, 99)
 LATENCIES = ("ttft", "tpot", "itl", "e2e")
 
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A number about a run."""
-
-    name: str
-    unit: str
-    meaning: str
-    compute: Callable[[Measured], float]
-
-
-METRICS: dict[str, Metric] = {}
-
-
-def metric(unit: str) -> Callable[[Callable[[Measured], float]], Callable[[Measured], float]]:
-    """Register a function as the metric of its name, in ``unit``; its docstring is the meaning."""
-
-    def register(compute: Callable[[Measured], float]) -> Callable[[Measured], float]:
-        name = compute.__name__
-        METRICS[name] = Metric(name, unit, (compute.__doc__ or "").strip(), compute)
-        return compute
-
-    return register
+__all__ = [
+    "LATENCIES",
+    "METRICS",
+    "PERCENTILES",
+    "Metric",
+    "latency_quantiles_ms",
+    "metric",
+    "summarise",
+]
 
 
 def summarise(
@@ -110,8 +99,20 @@ def ttft_ms(run: Measured) -> float:
 
 
 @metric("ms")
+def ttft_queue_ms(run: Measured) -> float:
+    """Mean time from arrival to the first admission: the queueing part of TTFT."""
+    return ms(mean(run.admitted_after_s))
+
+
+@metric("ms")
+def ttft_prefill_ms(run: Measured) -> float:
+    """Mean time from the first admission to the first token: the prefill part of TTFT."""
+    return ms(mean(run.ttft_s - run.admitted_after_s))
+
+
+@metric("ms")
 def tpot_ms(run: Measured) -> float:
-    """Mean over requests of (last token - first token) / (output tokens - 1)."""
+    """Mean over requests of (E2E - TTFT) / (output tokens - 1): ITL per request (GenAI-Perf)."""
     return ms(mean(run.tpot_s))
 
 
@@ -133,11 +134,12 @@ def _register_percentiles() -> None:
         "tpot": lambda run, level: percentile(run.tpot_s, level),
         "itl": lambda run, level: run.gaps.percentile(level),
         "e2e": lambda run, level: percentile(run.e2e_s, level),
+        "burst_gap": lambda run, level: run.gaps.percentile(level, zeros=False),
     }
-    for latency in LATENCIES:
+    for latency, sample in samples.items():
         for level in PERCENTILES:
             name = f"{latency}_p{level}_ms"
-            compute = _in_ms(samples[latency], level)
+            compute = _in_ms(sample, level)
             METRICS[name] = Metric(name, "ms", f"{level} % of {latency} lie below.", compute)
 
 
@@ -150,7 +152,7 @@ _register_percentiles()
 
 @metric("ms")
 def burst_gap_ms(run: Measured) -> float:
-    """Mean gap between bursts of a request, pooled: ITL as a client that times chunks sees it."""
+    """Mean gap between bursts of tokens, requests pooled: ITL as vLLM's benchmark times chunks."""
     return ms(ratio(run.gaps.total_s(), run.gaps.size(zeros=False)))
 
 
@@ -220,13 +222,13 @@ def accepted_per_round(run: Measured) -> float:
 
 @metric("tokens")
 def tokens_per_round(run: Measured) -> float:
-    """Mean a + 1: tokens a round yields, before the cut at the end of the answer."""
+    """Mean a + 1, the target's own token counted: SGLang's accept length, vLLM's mean length."""
     return accepted_per_round(run) + 1.0
 
 
 @metric("1")
 def acceptance_rate(run: Measured) -> float:
-    """Accepted / drafted; the target's own token of each round is left out."""
+    """Accepted / drafted, the target's own token left out: vLLM's draft acceptance rate."""
     steps = run.records.steps
     return ratio(run.step_sum(steps.accepted), run.step_sum(steps.drafted))
 
@@ -364,6 +366,24 @@ def num_censored(run: Measured) -> float:
 def num_refused(run: Measured) -> float:
     """Measured requests that could never fit and were turned away."""
     return float((run.records.requests.fate[run.window.requests] == Fate.REFUSED).sum())
+
+
+@metric("requests")
+def num_still_running(run: Measured) -> float:
+    """Requests of the whole run that were admitted and not done when the clock stopped."""
+    return float((run.records.requests.fate == Fate.RUNNING).sum())
+
+
+@metric("requests")
+def num_still_waiting(run: Measured) -> float:
+    """Requests of the whole run that were in the waiting queue when the clock stopped."""
+    return float((run.records.requests.fate == Fate.WAITING).sum())
+
+
+@metric("requests")
+def num_not_arrived(run: Measured) -> float:
+    """Requests of the workload that had not arrived when the clock stopped."""
+    return float(run.records.num_not_arrived)
 
 
 @metric("1")
