@@ -125,10 +125,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     ),
     "blocks": changed(memory={"num_kv_blocks": 400, "block_size_tokens": 16}),
     "priority": changed(scheduler={**BASE["scheduler"], "policy": {"name": "priority"}}),
-    "swap": changed(
-        scheduler={**BASE["scheduler"], "preemption": {"name": "swap"}},
-        memory={"num_kv_blocks": 12},
-    ),
+    "swap": with_load(
+        {"name": "constant", "rate_per_s": 1000.0},
+        {"name": "fixed", "prompt_len": 100, "output_len": 40},
+    )
+    | {
+        "scheduler": {**BASE["scheduler"], "preemption": {"name": "swap"}},
+        "memory": {"num_kv_blocks": 60},
+    },
     "closed_loop": with_load({"name": "closed_loop", "concurrency": 3}, FIXED),
     "constant_rate": with_load({"name": "constant", "rate_per_s": 100.0}, FIXED),
     "gamma": with_load({"name": "gamma", "rate_per_s": 100.0, "cv": 2.0}, FIXED),
