@@ -42,10 +42,19 @@ class EngineMemoryGroup(SourcedGroup):
     """How the engine divides the device memory."""
 
     memory_fraction: Annotated[float, Field(gt=0.0, le=1.0)]
-    """Share of the capacity that weights, activations and KV may take together."""
+    """The engine's knob; ``rule`` says what it is a share of."""
     reserve_gb: Annotated[float, Field(ge=0.0, le=1000.0)]
-    """Outside the framework (context, communication buffers), per rank, in 10**9 bytes."""
+    """Outside the framework (context, libraries), per rank, in 10**9 bytes."""
     block_size_tokens: Annotated[int, Field(ge=1, le=65_536)]
+    rule: Annotated[str, Field(min_length=1, max_length=100)] = "share_of_total"
+    """What the fraction is a share of: a file name in ``simspec/memory/pools``."""
+    collectives_gb: dict[str, Annotated[float, Field(ge=0.0, le=1000.0)]] = Field(
+        default_factory=dict
+    )
+    """Communication buffers of each rank, in 10**9 bytes, where several ranks are joined by a link
+    of that family (the first word of its name, for example NVLink)."""
+    logit_rows: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Most rows of logits alive at once; absent: one for every sequence."""
     hybrid_kv_cache: bool = False
     """Whether layers with a sliding window free the tokens that have left it."""
 
@@ -133,6 +142,9 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         block_size_tokens=memory.block_size_tokens,
         memory_fraction=memory.memory_fraction,
         reserve_bytes=from_gb(memory.reserve_gb),
+        memory_rule=memory.rule,
+        collectives_bytes={name: from_gb(size) for name, size in memory.collectives_gb.items()},
+        logit_rows=memory.logit_rows,
         hybrid_kv_cache=memory.hybrid_kv_cache,
         max_num_seqs=scheduler.max_num_seqs,
         max_num_batched_tokens=scheduler.max_num_batched_tokens,
@@ -203,7 +215,13 @@ def describe_engine(
             engine.kernels_in_steps.collective_overhead_s
         ),
         "memory.memory_fraction": engine.memory_fraction,
+        "memory.rule": engine.memory_rule,
         "memory.reserve_gb": gb(engine.reserve_bytes),
+        **{
+            f"memory.collectives_gb.{name}": gb(size)
+            for name, size in engine.collectives_bytes.items()
+        },
+        **({} if engine.logit_rows is None else {"memory.logit_rows": engine.logit_rows}),
         "memory.block_size_tokens": engine.block_size_tokens,
         "memory.hybrid_kv_cache": engine.hybrid_kv_cache,
         "scheduler.max_num_seqs": engine.max_num_seqs,

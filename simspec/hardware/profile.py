@@ -283,9 +283,9 @@ class EngineProfile:
     """True: decode steps replay captured graphs and launches are free."""
     block_size_tokens: int
     memory_fraction: float
-    """Share of the device memory that weights, activations and KV may take together."""
+    """Share of the memory; ``memory_rule`` says of which part of it."""
     reserve_bytes: float
-    """Memory outside the framework (context, communication buffers), per rank."""
+    """Memory outside the framework (context, libraries), per rank."""
     max_num_seqs: int
     max_num_batched_tokens: int
     chunked_prefill: bool
@@ -294,6 +294,13 @@ class EngineProfile:
     """Once per step that verifies drafts: rejection sampling and bookkeeping."""
     host_time_per_lookup_s: float = 0.0
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
+    memory_rule: str = "share_of_total"
+    """File name in ``simspec/memory/pools``: what ``memory_fraction`` is a share of."""
+    collectives_bytes: Mapping[str, float] = field(default_factory=dict)
+    """Communication buffers of each rank beside ``reserve_bytes`` where ranks exchange tensors,
+    by the family of the link (the first word of its name)."""
+    logit_rows: int | None = None
+    """Most rows of logits alive at once; None: one for every sequence."""
     hybrid_kv_cache: bool = False
     """Whether layers with a sliding window free the tokens that have left it."""
     kernels: str = ""

@@ -2,11 +2,14 @@
 
 ::
 
-    pool = memory_fraction * visible memory
-           - weights - extra weights - buffers - activation reserve - engine reserve
+    pool = rule(memory_fraction, visible memory, weights, activations, reserve)
     blocks = floor(pool / (block size * KV bytes per token))
 
-as vLLM sizes its cache. Every rank holds the same share, so one rank speaks for all; with
+What the fraction is a share of is the engine's rule (:mod:`simspec.memory.pools`). The reserve is
+what lives outside the framework's allocator, and grows by the communication buffers where several
+ranks are linked. The engine takes the smallest pool of all ranks. Every rank holds the same share
+of the target; a draft model that runs on some of them is counted on those, which are the tightest,
+so one rank speaks for all. With
 attention data parallelism each group of ranks has a pool of its own for its own sequences, and
 the budget is that of one group. The extra weights and KV bytes are those of the decoding method
 (draft model, adapter, heads); draft and target share one pool by bytes per token, so both reach
@@ -29,6 +32,7 @@ from simspec.core.errors import ConfigError, DoesNotFit
 from simspec.core.units import format_bytes
 from simspec.hardware.profile import EngineProfile, Hardware
 from simspec.memory.footprint import activation_bytes
+from simspec.memory.pools._base import Account, PoolRule, Step, pool_rule
 from simspec.models.arch import Architecture
 from simspec.models.counts import check_tensor_parallel, kv_bytes_per_token, weights_bytes
 from simspec.models.dtypes import DTYPES, dtype, kv_dtype
@@ -37,6 +41,18 @@ from simspec.models.stack import Stack
 _MAX_TP = 1024
 _SMALLER_SERVING = ("fp8", "int4_g128")
 _SMALLER_FILES = ("q8_0", "q4_k_m")
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What a start-up log states of one rank, in bytes; None where it says nothing."""
+
+    weights_bytes: float | None = None
+    """Of the target, and of nothing else."""
+    activation_bytes: float | None = None
+    """Peak of the framework's allocator while the largest step runs."""
+    reserve_bytes: float | None = None
+    """Outside the framework's allocator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,12 @@ class BudgetInputs:
     max_num_batched_tokens: int
     max_num_seqs: int
     extra_kv_bytes_per_sequence: float = 0.0
+    logged: Logged = Logged()
+
+    @property
+    def rule(self) -> PoolRule:
+        """What the engine's fraction is a share of."""
+        return pool_rule(self.engine.memory_rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +84,7 @@ class MemoryBudget:
     capacity_bytes: float
     """Visible to the framework."""
     usable_bytes: float
-    """The engine's memory fraction of it."""
+    """The engine's memory fraction of what its rule says."""
     weights_bytes: float
     """Of the target."""
     extra_weights_bytes: float
@@ -73,8 +95,10 @@ class MemoryBudget:
     """The engine's, outside its allocator."""
     kv_bytes_per_token: float
     """Target and decoding method together."""
+    left_bytes: float
+    """What the engine's rule leaves for the KV cache; negative by what is missing."""
     kv_pool_bytes: float
-    """What is left for the KV cache; 0 when nothing is."""
+    """The same; 0 when nothing is left."""
     num_blocks: int
     block_size_tokens: int
     window_bytes: float = 0.0
@@ -93,44 +117,70 @@ class MemoryBudget:
         return self.num_blocks > 0
 
     @property
-    def left_bytes(self) -> float:
-        """Usable memory minus everything but the KV cache; negative by what is missing."""
-        taken = self.weights_bytes + self.extra_weights_bytes + self.buffer_bytes
-        return self.usable_bytes - taken - self.activation_bytes - self.reserve_bytes
+    def longest_request_tokens(self) -> int:
+        """Tokens that one request may hold at most."""
+        return self.inputs.rule.longest_request(self.kv_capacity_tokens, self.inputs.max_num_seqs)
+
+    @property
+    def outside_bytes(self) -> float:
+        """What is left of the memory beside the budget: captured graphs live there.
+
+        Under a rule that does not subtract them the activations do too.
+        """
+        outside = self.capacity_bytes - self.weights_bytes - self.extra_weights_bytes
+        return (
+            outside
+            - self.buffer_bytes
+            - self.reserve_bytes
+            - self.kv_pool_bytes
+            - (self.activation_bytes if "activations" in self.inputs.rule.STEPS else 0.0)
+        )
 
     def lines(self) -> list[str]:
-        """Return the budget as aligned lines for people, per GPU."""
+        """Return the budget as aligned lines for people, per GPU, in the order of its rule."""
         asked = self.inputs
         target = asked.target
-        label = f"share the engine may use ({asked.engine.memory_fraction:.0%})"
         each = f", each of {target.num_ranks}" if target.num_ranks > 1 else ""
-        rows = [
-            (f"memory of {asked.hardware.name}{each}", format_bytes(self.capacity_bytes)),
-            (label, format_bytes(self.usable_bytes)),
-            (
-                f"weights ({target.weight_dtype}, {target.layout})",
-                format_bytes(self.weights_bytes),
-            ),
-            ("weights of the decoding method", format_bytes(self.extra_weights_bytes)),
-            (
-                # Logits of every sequence at once often need more than the tokens' states.
-                f"activations ({asked.max_num_batched_tokens:,} tokens, "
-                f"{asked.max_num_seqs:,} rows of logits)",
-                format_bytes(self.activation_bytes),
-            ),
-            ("reserve outside the allocator", format_bytes(self.reserve_bytes)),
-            ("left for the KV cache", format_bytes(self.left_bytes)),
-            (f"KV per token ({target.kv_dtype})", format_bytes(self.kv_bytes_per_token)),
-            ("KV capacity", f"{self.kv_capacity_tokens:,} tokens ({self.num_blocks:,} blocks)"),
-        ]
+        rows = [(f"memory of {asked.hardware.name}{each}", self.capacity_bytes)]
+        for step in asked.rule.STEPS:
+            rows += self._rows_of(step)
+        rows.append(("left for the KV cache", self.left_bytes))
         if self.window_bytes:
             label = f"of it sliding windows ({asked.max_num_seqs:,} sequences)"
-            rows.insert(7, (label, format_bytes(self.window_bytes)))
+            rows.append((label, self.window_bytes))
+        rows.append((f"KV per token ({target.kv_dtype})", self.kv_bytes_per_token))
+        lines = [(label, format_bytes(value)) for label, value in rows]
+        tokens = f"{self.kv_capacity_tokens:,} tokens ({self.num_blocks:,} blocks)"
+        lines.append(("KV capacity", tokens))
+        if "activations" not in asked.rule.STEPS:
+            needed = f"{format_bytes(self.activation_bytes)} of {format_bytes(self.outside_bytes)}"
+            lines.append(("activations, from what is outside the budget", needed))
+        width = max(len(name) for name, _ in lines)
+        return [f"{name.ljust(width)}  {value}" for name, value in lines]
+
+    def _rows_of(self, step: Step) -> list[tuple[str, float]]:
+        asked = self.inputs
+        target = asked.target
+        if step == "share":
+            label = f"share of {asked.rule.SHARE_OF} ({asked.engine.memory_fraction:.0%})"
+            return [(label, self.usable_bytes)]
+        if step == "reserve":
+            return [("reserve outside the allocator", self.reserve_bytes)]
+        if step == "activations":
+            # Logits of every sequence at once often need more than the tokens' states.
+            label = (
+                f"activations ({asked.max_num_batched_tokens:,} tokens, "
+                f"{_logit_rows(asked):,} rows of logits)"
+            )
+            return [(label, self.activation_bytes)]
+        weights = [
+            (f"weights ({target.weight_dtype}, {target.layout})", self.weights_bytes),
+            ("weights of the decoding method", self.extra_weights_bytes),
+        ]
         if self.buffer_bytes:
             label = f"KV buffers of the decoding method ({asked.max_num_seqs:,} sequences)"
-            rows.insert(4, (label, format_bytes(self.buffer_bytes)))
-        width = max(len(name) for name, _ in rows)
-        return [f"{name.ljust(width)}  {value}" for name, value in rows]
+            weights.append((label, self.buffer_bytes))
+        return weights
 
     def require(self, min_tokens: int = 1) -> None:
         """Refuse a pool that cannot hold ``min_tokens`` tokens.
@@ -160,6 +210,7 @@ def memory_budget(
     extra_kv_bytes_per_sequence: float = 0.0,
     max_num_batched_tokens: int | None = None,
     max_num_seqs: int | None = None,
+    logged: Logged = Logged(),
 ) -> MemoryBudget:
     """Return the memory budget of one rank.
 
@@ -175,11 +226,14 @@ def memory_budget(
     max_num_batched_tokens, max_num_seqs : int, optional
         The largest step; the engine's where not given. Without chunked prefill a step is at
         least one whole prompt, so the caller passes that.
+    logged : Logged
+        What a start-up log states, which then stands instead of what is worked out here.
 
     Raises
     ------
     ConfigError
-        A draft head given as the model, an unknown format, or a ``tp`` that cannot shard it.
+        A draft head given as the model, an unknown format or memory rule, or a ``tp`` that cannot
+        shard the model.
     """
     if arch.draft_head is not None:
         raise ConfigError(
@@ -198,46 +252,78 @@ def memory_budget(
             max_num_batched_tokens=max_num_batched_tokens or engine.max_num_batched_tokens,
             max_num_seqs=max_num_seqs or engine.max_num_seqs,
             extra_kv_bytes_per_sequence=extra_kv_bytes_per_sequence,
+            logged=logged,
         )
     )
 
 
 def _budget(asked: BudgetInputs) -> MemoryBudget:
-    target, engine = asked.target, asked.engine
-    layout = {"tp": target.tp, "ep": target.ep, "attention_dp": target.attention_dp}
-    weights = weights_bytes(asked.arch, target.weight_dtype, **layout)
-    activations = activation_bytes(
-        target.blocks,
-        asked.arch.hidden_size,
-        asked.arch.vocab_size,
-        asked.max_num_batched_tokens,
-        asked.max_num_seqs,
-        activation_dtype=target.activation_dtype,
-        **layout,
-    )
-    usable = engine.memory_fraction * asked.hardware.memory_capacity_bytes
+    engine, rule = asked.engine, asked.rule
+    capacity = asked.hardware.memory_capacity_bytes
+    weights, activations, reserve = _parts(asked)
     buffers = asked.max_num_seqs * asked.extra_kv_bytes_per_sequence
-    taken = weights + asked.extra_weights_bytes + buffers
-    left = usable - taken - activations - engine.reserve_bytes
+    account = Account(
+        capacity_bytes=capacity,
+        fraction=engine.memory_fraction,
+        weights_bytes=weights + asked.extra_weights_bytes + buffers,
+        activation_bytes=activations,
+        reserve_bytes=reserve,
+    )
+    left = rule.left_bytes(account)
     pool = max(0.0, left)
     windows, per_token = max(
         _kv_accounts(asked), key=lambda account: (pool - account[0]) / account[1]
     )
     return MemoryBudget(
         inputs=asked,
-        capacity_bytes=asked.hardware.memory_capacity_bytes,
-        usable_bytes=usable,
+        capacity_bytes=capacity,
+        usable_bytes=rule.usable_bytes(account),
         weights_bytes=weights,
         extra_weights_bytes=asked.extra_weights_bytes,
         activation_bytes=activations,
-        reserve_bytes=engine.reserve_bytes,
+        reserve_bytes=reserve,
         kv_bytes_per_token=per_token,
+        left_bytes=left,
         kv_pool_bytes=pool,
         num_blocks=math.floor(max(0.0, pool - windows) / (per_token * engine.block_size_tokens)),
         block_size_tokens=engine.block_size_tokens,
         window_bytes=windows,
         buffer_bytes=buffers,
     )
+
+
+def _parts(asked: BudgetInputs) -> tuple[float, float, float]:
+    """Return weights, activation peak and reserve: of the log where it states them."""
+    target, engine, logged = asked.target, asked.engine, asked.logged
+    layout = {"tp": target.tp, "ep": target.ep, "attention_dp": target.attention_dp}
+    weights, activations, reserve = (
+        logged.weights_bytes,
+        logged.activation_bytes,
+        logged.reserve_bytes,
+    )
+    if weights is None:
+        weights = weights_bytes(asked.arch, target.weight_dtype, **layout)
+    if activations is None:
+        activations = activation_bytes(
+            target.blocks,
+            asked.arch.hidden_size,
+            asked.arch.vocab_size,
+            asked.max_num_batched_tokens,
+            _logit_rows(asked),
+            activation_dtype=target.activation_dtype,
+            **layout,
+        )
+    if reserve is None:
+        reserve = engine.reserve_bytes
+        link = asked.hardware.link
+        if target.num_ranks > 1 and link is not None:
+            reserve += engine.collectives_bytes.get(link.name.split()[0], 0.0)
+    return weights, activations, reserve
+
+
+def _logit_rows(asked: BudgetInputs) -> int:
+    most = asked.engine.logit_rows
+    return asked.max_num_seqs if most is None else min(asked.max_num_seqs, most)
 
 
 def _kv_accounts(asked: BudgetInputs) -> list[tuple[float, float]]:
@@ -261,11 +347,6 @@ def _kv_accounts(asked: BudgetInputs) -> list[tuple[float, float]]:
 def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
     asked = budget.inputs
     target = asked.target
-    extra = ""
-    if budget.extra_weights_bytes:
-        extra = f" - {format_bytes(budget.extra_weights_bytes)} weights of the decoding method"
-    if budget.buffer_bytes:
-        extra += f" - {format_bytes(budget.buffer_bytes)} KV buffers of the decoding method"
     left = (
         f"leaves {format_bytes(budget.left_bytes)}, room for {budget.kv_capacity_tokens:,} tokens"
         if budget.left_bytes >= 0
@@ -278,13 +359,34 @@ def _refusal(budget: MemoryBudget, min_tokens: int) -> str:
         would_fit = "no larger tp of one node and no smaller dtype makes it fit"
     return (
         f"{asked.arch.name} ({target.weight_dtype}, KV {target.kv_dtype}, {target.layout}) does "
-        f"not fit on {asked.hardware.name}: per GPU {format_bytes(budget.usable_bytes)} usable "
-        f"({asked.engine.memory_fraction:.0%} of {format_bytes(budget.capacity_bytes)})"
-        f" - {format_bytes(budget.weights_bytes)} weights{extra}"
-        f" - {format_bytes(budget.activation_bytes)} activations"
-        f" - {format_bytes(budget.reserve_bytes)} reserve {left}; "
+        f"not fit on {asked.hardware.name}: per GPU {_sum(budget)} {left}; "
         f"needed: {min_tokens:,} tokens ({format_bytes(needed)}); {would_fit}"
     )
+
+
+def _sum(budget: MemoryBudget) -> str:
+    """Return the budget as one sum, in the order of its rule."""
+    fraction, steps = budget.inputs.engine.memory_fraction, budget.inputs.rule.STEPS
+    capacity = format_bytes(budget.capacity_bytes)
+    text = capacity
+    for step in steps:
+        if step == "share" and step == steps[0]:
+            text = f"{format_bytes(budget.usable_bytes)} usable ({fraction:.0%} of {capacity})"
+        elif step == "share":
+            text = f"{fraction:.0%} of ({text})"
+        elif step == "weights":
+            text += f" - {format_bytes(budget.weights_bytes)} weights"
+            if budget.extra_weights_bytes:
+                extra = format_bytes(budget.extra_weights_bytes)
+                text += f" - {extra} weights of the decoding method"
+            if budget.buffer_bytes:
+                buffers = format_bytes(budget.buffer_bytes)
+                text += f" - {buffers} KV buffers of the decoding method"
+        elif step == "activations":
+            text += f" - {format_bytes(budget.activation_bytes)} activations"
+        else:
+            text += f" - {format_bytes(budget.reserve_bytes)} reserve"
+    return text
 
 
 def _what_fits(budget: MemoryBudget, min_tokens: int) -> Iterator[str]:
@@ -329,7 +431,10 @@ def _both(asked: BudgetInputs, min_tokens: int) -> Iterator[str]:
 
 def _holds(asked: BudgetInputs, target: Stack, min_tokens: int) -> bool:
     """Return whether another target would fit; the method's extra bytes are kept as they are."""
-    return _budget(replace(asked, target=target)).kv_capacity_tokens >= min_tokens
+    if target != asked.target:
+        # A log speaks of the layout it was written under.
+        asked = replace(asked, target=target, logged=Logged())
+    return _budget(asked).kv_capacity_tokens >= min_tokens
 
 
 def _larger_tp(asked: BudgetInputs) -> Iterator[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from simspec.core.errors import ConfigError, DoesNotFit, SimspecError
 from simspec.core.resources import exists
-from simspec.core.units import format_bytes
+from simspec.core.units import format_bytes, from_gib
 from simspec.core.yamlio import Document, dotted
 from simspec.cost.collectives._base import device_link
 from simspec.cost.forward import CostModel
@@ -23,7 +23,8 @@ from simspec.decoding._base import (
 )
 from simspec.hardware.load import load_engine, load_hardware
 from simspec.hardware.profile import EngineProfile, Hardware
-from simspec.memory.capacity import MemoryBudget, memory_budget
+from simspec.memory.capacity import Logged, MemoryBudget, memory_budget
+from simspec.memory.pools._base import pool_rule
 from simspec.models.arch import Architecture
 from simspec.models.counts import check_expert_parallel
 from simspec.models.dtypes import DTYPES, DType
@@ -210,6 +211,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
         hardware = load_hardware(resolve_reference(config.hardware, base))
     with blame(place, "engine"):
         engine = load_engine(resolve_reference(config.engine, base))
+        pool_rule(engine.memory_rule)
     hardware = hardware.with_kernels(engine.kernels)
     with blame(place, "model"):
         architecture = load_model(resolve_reference(config.model, base))
@@ -244,6 +246,7 @@ def _build(config: DeploymentConfig, place: Place | None, *, needs_acceptance: b
             extra_kv_bytes_per_sequence=footprint.extra_kv_bytes_per_sequence,
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_num_seqs=limits.max_num_seqs,
+            logged=_logged(config),
         )
     return Deployment(
         config=config,
@@ -411,6 +414,12 @@ def _of_all_groups(limits: SchedulerLimits, groups: int) -> SchedulerLimits:
         max_num_seqs=limits.max_num_seqs * groups,
         max_num_batched_tokens=limits.max_num_batched_tokens * groups,
     )
+
+
+def _logged(config: DeploymentConfig) -> Logged:
+    memory = config.memory
+    sizes = (memory.weights_gib, memory.activation_gib, memory.non_torch_gib)
+    return Logged(*(None if size is None else from_gib(size) for size in sizes))
 
 
 def _with_overrides(engine: EngineProfile, config: DeploymentConfig) -> EngineProfile:

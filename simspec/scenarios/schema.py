@@ -66,15 +66,23 @@ class MemoryConfig(StrictModel):
     """Size of the KV pool in blocks, instead of what the budget leaves."""
     block_size_tokens: int | None = Field(default=None, ge=1, le=4096)
     """Tokens per KV block."""
+    weights_gib: float | None = Field(default=None, gt=0, le=100_000)
+    """Weights of the model on one GPU as the engine's start-up log states them, GiB."""
+    activation_gib: float | None = Field(default=None, ge=0, le=100_000)
+    """Peak of activations on one GPU as the log states it, GiB."""
+    non_torch_gib: float | None = Field(default=None, ge=0, le=100_000)
+    """Memory outside the framework's allocator on one GPU as the log states it, GiB."""
 
     @model_validator(mode="after")
     def _one_size_of_the_pool(self) -> Self:
-        if self.memory_fraction is not None and self.num_kv_blocks is not None:
-            raise PydanticCustomError(
-                "memory_twice",
-                "num_kv_blocks says how large the pool is, so memory_fraction has no effect; "
-                "remove one of them",
-            )
+        for name in ("memory_fraction", "activation_gib", "non_torch_gib"):
+            if getattr(self, name) is not None and self.num_kv_blocks is not None:
+                raise PydanticCustomError(
+                    "memory_twice",
+                    "num_kv_blocks says how large the pool is, so {name} has no effect; "
+                    "remove one of them",
+                    {"name": name},
+                )
         return self
 
 

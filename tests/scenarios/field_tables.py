@@ -123,6 +123,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         method={"name": "layerskip", "exit_layer": 3, "num_speculative_tokens": 3},
         acceptance={"name": "catalog", "profile": "layerskip-llama-2-7b-cnn-text"},
     ),
+    "logged": changed(
+        memory={
+            "memory_fraction": 0.5, "weights_gib": 1.0, "activation_gib": 1.0, "non_torch_gib": 0.5
+        },
+    ),
     "blocks": changed(memory={"num_kv_blocks": 400, "block_size_tokens": 16}),
     "priority": changed(scheduler={**BASE["scheduler"], "policy": {"name": "priority"}}),
     "swap": with_load(
@@ -330,6 +335,9 @@ OTHER: dict[str, Any] = {
     "memory.memory_fraction": 0.4,
     "memory.num_kv_blocks": 30,
     "memory.block_size_tokens": 1000,
+    "memory.weights_gib": 3.0,
+    "memory.activation_gib": 3.0,
+    "memory.non_torch_gib": 3.0,
     "workload.arrivals": {"name": "closed_loop", "concurrency": 2},
     "workload.arrivals.rate_per_s": 3.0,
     "workload.arrivals.cv": 0.5,

@@ -18,8 +18,7 @@ Free text of the column ``notes`` is searched for ``visible 79.19 GiB``, ``activ
 the engine's defaults hold: of vLLM V1 8192 tokens on cards of 70 GiB and more other than the
 A100, 2048 elsewhere; of V0 the longest prompt as a whole (vllm/engine/arg_utils.py).
 
-The reserve of the ``vllm`` engine profile is the mean of two of the published logs; these two are
-``fitted`` in the first group of tokens.
+The reserve of the ``vllm`` engine profile is from other logs than these, so no row is ``fitted``.
 """
 
 from __future__ import annotations
@@ -59,8 +58,6 @@ _LANGUAGE_MODELS = {
 }
 """Language models inside multimodal ones; the weights of the towers are not counted."""
 _DEFAULT_UTILISATION = 0.9
-_RESERVE_IS_FROM = frozenset({("H100-80GB", "vLLM 0.10.2"), ("H100-80GB SXM", "vLLM 0.26.0")})
-"""Device and version of the two logs whose mean is the reserve of ``engines/vllm.yaml``."""
 _LARGE_CARD_GIB = 70.0
 _NUMBER = r"([\d.]+)"
 
@@ -202,7 +199,6 @@ def _from_utilisation(run: _Run, tokens: float, line: int) -> Iterator[Compariso
     except SimspecError as error:
         yield LeftOut(line, "unsupported", str(error), run.subject, group)
         return
-    is_source = (str(run.subject["gpu"]), run.engine_name) in _RESERVE_IS_FROM
     yield Comparison(
         quantity="kv_cache_tokens",
         measured=tokens,
@@ -210,7 +206,6 @@ def _from_utilisation(run: _Run, tokens: float, line: int) -> Iterator[Compariso
         group=group,
         line=line,
         subject=run.subject,
-        role="fitted" if is_source else "held_out",
         breakdown={
             "usable_bytes": budget.usable_bytes,
             "weights_bytes": -budget.weights_bytes,

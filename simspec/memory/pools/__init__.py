@@ -1,0 +1,1 @@
+"""What engines mean by their memory knob: one file per rule."""
