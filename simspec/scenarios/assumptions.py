@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from simspec.core.units import ms, us
 from simspec.hardware.profile import EngineProfile
 from simspec.scenarios.build import Deployment
+from simspec.scenarios.fleets import fleet_sentences
 from simspec.scenarios.schema import ScenarioConfig
 
 
@@ -31,6 +32,7 @@ def assumptions(
         _scheduler(deployments),
         _kv_cache(deployments),
         *dict.fromkeys(_engine(deployment.engine) for deployment in deployments),
+        *fleet_sentences(scenarios),
         _measured(scenarios),
         _speedup(scenarios),
     ]

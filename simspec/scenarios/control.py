@@ -54,10 +54,15 @@ class ControlLog:
             "policy": config.name,
             "options": config.model_dump(mode="json", exclude={"name"}),
             "modes": [_averaged(rows) for rows in zip(*self._shares, strict=True)],
-            "num_switches": [len(times) - 1 for times in self._switches],
+            "num_switches": [_num_switches(times) for times in self._switches],
             "switches": self._switches[0],
             "expected_disagreement": quality,
         }
+
+
+def _num_switches(times: list[dict[str, Any]]) -> int:
+    """Return how often a mode changed: the first mode of each replica is none."""
+    return len(times) - len({change.get("replica") for change in times})
 
 
 def _averaged(rows: tuple[dict[str, Any], ...]) -> dict[str, Any]:

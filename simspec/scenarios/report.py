@@ -17,6 +17,7 @@ from simspec.scenarios.build import Deployment, Place, build
 from simspec.scenarios.calibrated import calibration_of, run_sentence
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.control import control_lines
+from simspec.scenarios.fleets import fleet_facts
 from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
 from simspec.scenarios.schema import ScenarioConfig, as_plain
 from simspec.serving._metric import definitions
@@ -220,6 +221,7 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
         "engine": deployment.engine.name,
         "model": deployment.architecture.name,
         "tp": deployment.target.tp,
+        **fleet_facts(config),
         "dtype": deployment.target.weight_dtype,
         "kv_dtype": deployment.target.kv_dtype,
         "method": config.method.name,
@@ -235,9 +237,10 @@ def _header(result: Mapping[str, Any]) -> list[str]:
     relative = result.get("efficiencies_of")
     borrowed = f"uncalibrated: efficiencies of {relative}" if relative else "uncalibrated profile"
     note = "" if result["calibrated"] else f" ({borrowed})"
+    fleet = f" x {result['replicas']} ({result['router']})" if "replicas" in result else ""
     lines = [
-        f"{result['model']} on {result['hardware']}{note}, {result['engine']}, tp={result['tp']}, "
-        f"{result['dtype']} (KV {result['kv_dtype']}), method {result['method']}",
+        f"{result['model']} on {result['hardware']}{note}, {result['engine']}, "
+        f"tp={result['tp']}{fleet}, {result['dtype']} (KV {result['kv_dtype']}), method {result['method']}",
         f"workload    {result['workload']}",
         f"acceptance  {result['acceptance']}",
         *control_lines(result["speculation"]),

@@ -170,6 +170,8 @@ def _setup(
         host=deployment.host,
         speculation=deployment.speculation,
         max_simulated_s=config.simulation.max_simulated_s,
+        num_replicas=config.replicas,
+        router=config.router_in_force,
     )
 
 

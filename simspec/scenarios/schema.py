@@ -23,6 +23,7 @@ from simspec.decoding.acceptance._shorthand import parse_acceptance
 from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
+from simspec.serving.routing._base import ROUTERS, RouterConfig
 from simspec.serving.speculation._base import SPECULATIONS, SpeculationConfig
 from simspec.serving.speculation.fixed import Config as FixedSpeculation
 from simspec.workloads.workload import WorkloadConfig
@@ -169,11 +170,38 @@ def as_plain(config: _Deployment) -> _Deployment:
     return config.model_copy(update={**plain, "speculation": FixedSpeculation()})
 
 
+def _router(value: Any) -> Any:
+    return None if value is None else ROUTERS.parse(value)
+
+
 class ScenarioConfig(DeploymentConfig):
     """One deployment under one load."""
 
     name: str = Field(default="scenario", min_length=1, max_length=200)
     description: str = ""
+    replicas: int = Field(default=1, ge=1, le=4096)
+    """Engines like the one above, each with its own GPUs, behind a router; the workload and every
+    result are those of all together."""
+    router: Annotated[SerializeAsAny[RouterConfig] | None, BeforeValidator(_router)] = None
+    """File name in ``simspec/serving/routing``, and its fields; ``least_loaded`` when not given."""
     workload: WorkloadConfig
     slo: SloConfig = SloConfig()
     simulation: SimulationConfig = SimulationConfig()
+
+    @model_validator(mode="after")
+    def _router_has_a_choice(self) -> Self:
+        if self.router is not None and self.replicas == 1:
+            raise PydanticCustomError(
+                "router_alone",
+                "one replica gets every request, so router has no effect; remove it or raise "
+                "replicas",
+            )
+        return self
+
+    @property
+    def router_in_force(self) -> RouterConfig | None:
+        """The router of a fleet; None where one replica is alone."""
+        if self.replicas == 1:
+            return None
+        router: RouterConfig = self.router or ROUTERS.parse("least_loaded")
+        return router

@@ -320,8 +320,9 @@ def mean_batch_size(run: Measured) -> float:
 
 @metric("1")
 def busy_share(run: Measured) -> float:
-    """Share of the window in which a step was running."""
-    return min(1.0, run.per_second(run.step_sum(run.records.steps.duration_s)))
+    """Share of the window in which a step was running, averaged over replicas."""
+    busy_s = run.step_sum(run.records.steps.duration_s) / run.records.num_replicas
+    return min(1.0, run.per_second(busy_s))
 
 
 @metric("1")
@@ -335,14 +336,14 @@ def kv_utilisation(run: Measured) -> float:
 @metric("1")
 def compute_utilisation(run: Measured) -> float:
     """FLOP done / FLOP at peak over the window, idle time included."""
-    peak = run.roofs.peak_flop_per_s if run.roofs else nan
+    peak = run.roofs.peak_flop_per_s * run.records.num_replicas if run.roofs else nan
     return ratio(run.per_second(run.step_sum(run.records.steps.flop)), peak)
 
 
 @metric("1")
 def bandwidth_utilisation(run: Measured) -> float:
     """Bytes moved / bytes at full bandwidth over the window, idle time included."""
-    peak = run.roofs.bandwidth_bytes_per_s if run.roofs else nan
+    peak = run.roofs.bandwidth_bytes_per_s * run.records.num_replicas if run.roofs else nan
     return ratio(run.per_second(run.step_sum(run.records.steps.bytes)), peak)
 
 

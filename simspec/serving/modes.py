@@ -35,12 +35,24 @@ def mode_shares(records: RunRecords) -> list[dict[str, Any]]:
 
 
 def switches(records: RunRecords) -> list[dict[str, Any]]:
-    """Return when each mode came into force: ``time_s`` and ``mode``, the first one included."""
+    """Return when each mode came into force on each replica, the first one included.
+
+    Returns
+    -------
+    list of dict
+        ``time_s`` and ``mode``, in order of time; of a fleet ``replica`` too.
+    """
     steps = records.steps
-    if not steps.mode.size:
-        return []
-    first = np.flatnonzero(np.diff(steps.mode, prepend=-1))
+    own = np.argsort(steps.replica, kind="stable")
+    changes = (np.diff(steps.mode[own], prepend=-1) != 0) | (
+        np.diff(steps.replica[own], prepend=-1) != 0
+    )
+    is_fleet = records.num_replicas > 1
     return [
-        {"time_s": float(steps.start_s[step]), "mode": records.modes[int(steps.mode[step])].name}
-        for step in first
+        {
+            "time_s": float(steps.start_s[step]),
+            "mode": records.modes[int(steps.mode[step])].name,
+            **({"replica": int(steps.replica[step])} if is_fleet else {}),
+        }
+        for step in np.sort(own[changes])
     ]

@@ -13,6 +13,7 @@ from simspec.cost.work import Pass, Quantity
 from simspec.decoding._base import AcceptanceProcess, Method
 from simspec.memory.blocks import BlockPool
 from simspec.memory.prefixes import PrefixPool
+from simspec.serving.routing._base import RouterConfig
 from simspec.serving.speculation._base import Speculation
 from simspec.workloads.request import Request
 
@@ -97,7 +98,7 @@ class HostMemory:
 
 @dataclass(frozen=True, slots=True)
 class ServingSetup:
-    """Everything one replication of one replica needs; built by ``simspec.scenarios.build``."""
+    """Everything one replication needs; built by ``simspec.scenarios.build``."""
 
     requests: Sequence[Request]
     concurrency: int | None
@@ -119,6 +120,10 @@ class ServingSetup:
     """Where preemption by swap copies to; None: nowhere."""
     step_by_step: bool = False
     """Look at every sequence in every step: the same records, several times slower."""
+    num_replicas: int = 1
+    """Engines like the one described above, each with its own GPUs, queue and pool."""
+    router: RouterConfig | None = None
+    """Who gets a request; needed for more than one replica."""
 
 
 @dataclass(slots=True, eq=False)

@@ -22,10 +22,13 @@ class Recorder:
     ----------
     setup : ServingSetup
         Its constants go into the records.
+    replica : int
+        Which replica of a fleet this is.
     """
 
-    def __init__(self, setup: ServingSetup) -> None:
+    def __init__(self, setup: ServingSetup, replica: int = 0) -> None:
         self._setup = setup
+        self._replica = replica
         self._request_rows = RowBuffer(NUM_REQUEST_COLUMNS)
         self._step_rows = RowBuffer(NUM_STEP_COLUMNS)
         self._other_gaps = RowBuffer(2)
@@ -90,15 +93,15 @@ class Recorder:
         self.count(0, end_s)
         gaps = self._other_gaps.columns()
         return RunRecords(
-            requests=request_records(self._request_rows),
-            steps=step_records(self._step_rows),
+            requests=request_records(self._request_rows, self._replica),
+            steps=step_records(self._step_rows, self._replica),
             other_gaps_s=gaps[0].copy(),
             other_gaps_end_s=gaps[1].copy(),
             refusals=dict(self._refusals),
             end_s=end_s,
             num_not_arrived=num_not_arrived,
             concurrency=setup.concurrency,
-            num_blocks=setup.num_blocks,
+            blocks_by_replica=(setup.num_blocks,),
             block_size_tokens=setup.block_size_tokens,
             max_draft=setup.method.max_draft,
             modes=_modes(setup),

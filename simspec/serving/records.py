@@ -74,6 +74,8 @@ class RequestRecords:
     """KV tokens that preemptions copied to the host."""
     priority: IntArray
     """Class; smaller is more urgent."""
+    replica: IntArray
+    """Replica that served it, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class StepRecords:
     """Per rank."""
     phase_s: FloatArray
     """Array (steps, phases): seconds by phase, columns in the order of ``PHASES``."""
+    replica: IntArray
+    """Replica that took the step, counted from 0."""
 
     @property
     def end_s(self) -> FloatArray:
@@ -147,7 +151,7 @@ class ModeFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunRecords:
-    """One run of one replica."""
+    """One run of one replica, or of a fleet: then the rows of all its replicas together."""
 
     requests: RequestRecords
     steps: StepRecords
@@ -163,13 +167,24 @@ class RunRecords:
     """Requests of the workload the clock was stopped before."""
     concurrency: int | None
     """Requests kept in flight; None: open loop."""
-    num_blocks: int
+    blocks_by_replica: tuple[int, ...]
+    """KV blocks of each replica."""
     block_size_tokens: int
     max_draft: int
     modes: tuple[ModeFacts, ...]
     """What the run could switch between; one where nothing changes the method's drafts."""
     num_in_system_integral_s: float
     """Time integral of the number of requests in the system, kept apart from the sojourns."""
+
+    @property
+    def num_blocks(self) -> int:
+        """KV blocks of all replicas together."""
+        return sum(self.blocks_by_replica)
+
+    @property
+    def num_replicas(self) -> int:
+        """Engines that took part."""
+        return len(self.blocks_by_replica)
 
     def digest(self) -> str:
         """Return the SHA-256 of every number of the run: equal runs have equal digests."""
@@ -183,7 +198,7 @@ class RunRecords:
             self.end_s,
             self.num_not_arrived,
             self.concurrency,
-            self.num_blocks,
+            self.blocks_by_replica,
             self.block_size_tokens,
             self.max_draft,
             self.modes,
@@ -215,22 +230,27 @@ class RowBuffer:
         return np.asarray(self._values).reshape(-1, self._width).T
 
 
-NUM_REQUEST_COLUMNS = len(fields(RequestRecords))
-NUM_STEP_COLUMNS = len(fields(StepRecords)) - 1 + len(PHASES)
+NUM_REQUEST_COLUMNS = len(fields(RequestRecords)) - 1
+NUM_STEP_COLUMNS = len(fields(StepRecords)) - 2 + len(PHASES)
 
 
-def request_records(rows: RowBuffer) -> RequestRecords:
+def request_records(rows: RowBuffer, replica: int) -> RequestRecords:
     """Return the rows, each in the order of the fields of ``RequestRecords``, by request id."""
     columns = rows.columns()
-    return RequestRecords(**_typed(RequestRecords, columns[:, np.argsort(columns[0])]))
+    found = _typed(RequestRecords, columns[:, np.argsort(columns[0])])
+    return RequestRecords(**found, replica=np.full(columns.shape[1], replica))
 
 
-def step_records(rows: RowBuffer) -> StepRecords:
+def step_records(rows: RowBuffer, replica: int) -> StepRecords:
     """Return the rows, each in the order of the fields of ``StepRecords``, phases last."""
     columns = rows.columns()
     first_phase = NUM_STEP_COLUMNS - len(PHASES)
     scalars = _typed(StepRecords, columns[:first_phase])
-    return StepRecords(**scalars, phase_s=np.ascontiguousarray(columns[first_phase:].T))
+    return StepRecords(
+        **scalars,
+        phase_s=np.ascontiguousarray(columns[first_phase:].T),
+        replica=np.full(columns.shape[1], replica),
+    )
 
 
 def _typed(table: type[RequestRecords] | type[StepRecords], columns: FloatArray) -> dict[str, Any]:

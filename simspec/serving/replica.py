@@ -50,18 +50,25 @@ class Replica:
     setup : ServingSetup
         Method, prices, limits, pool.
     on_leave : callable
-        Called after a request that was not refused has finished.
+        Called with each request that has finished.
     check : bool
         Check the numbered laws after every step.
+    index : int
+        Which replica of a fleet this is.
+    leaves_on_time : bool
+        Whether SimPy's clock has to stand at the time of a departure when ``on_leave`` is called:
+        where it sends something to another replica.
     """
 
     def __init__(
         self,
         env: simpy.Environment,
         setup: ServingSetup,
-        on_leave: Callable[[], None],
+        on_leave: Callable[[SequenceState], None],
         *,
         check: bool,
+        index: int = 0,
+        leaves_on_time: bool = False,
     ) -> None:
         self._env = env
         self._setup = setup
@@ -89,13 +96,15 @@ class Replica:
         # A request longer than the pool is refused, whatever its log says.
         pool = setup.num_blocks * setup.block_size_tokens
         self._nothing_drafted: Sequence[int] = [0] * min(longest, pool)
-        self._recorder = Recorder(setup)
+        self._recorder = Recorder(setup, index)
+        self._on_leave = on_leave
+        self._departed: list[SequenceState] = []
         self._settlement = Settlement(
             self._state,
             self._cohort,
             self._recorder,
             speculates=setup.method.max_draft > 0,
-            on_leave=on_leave,
+            on_leave=self._departed.append if leaves_on_time else on_leave,
         )
         self._control: SpeculationControl | None = None
         if setup.speculation is not None:
@@ -138,10 +147,15 @@ class Replica:
 
     # -- the engine loop -------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Let it run."""
+        self._env.process(self.process())
+
     def process(self) -> Generator[simpy.Event, object, None]:
         """Run for ever: one engine step per turn, asleep while nobody is in the system."""
         env, state, cohort = self._env, self._state, self._cohort
         settlement, add_row, control = self._settlement, self._recorder.step, self._control
+        departed = self._departed
         in_force: tuple[int, ...] = (self._round_slots - 1, 0, 0)
         blocks = state.blocks
         schedule = self._scheduler.schedule
@@ -196,6 +210,9 @@ class Replica:
                 if cohort is not None:
                     cohort.sync()
                 invariants.after_step(state, plan, self._setup.limits, self._round_slots)
+            if departed:
+                yield from self._see_off(departed)
+                next_event_s = env.peek()
 
     def _facts(self, plan: StepPlan) -> tuple[float, ...]:
         """Return who runs, waits and was preempted, the blocks in use, the seconds of copying."""
@@ -223,6 +240,16 @@ class Replica:
             while env.now < start_s:
                 yield env.timeout(_delay(env.now, start_s))
         yield env.timeout(duration_s if env.now == start_s else end_s - env.now)
+
+    def _see_off(self, departed: list[SequenceState]) -> Generator[simpy.Event, object, None]:
+        """Let SimPy's clock come to the replica's own, and hand on those who have left."""
+        env = self._env
+        while env.now < self._now:
+            yield env.timeout(_delay(env.now, self._now))
+        leaving = departed.copy()
+        departed.clear()
+        for sequence in leaving:
+            self._on_leave(sequence)
 
     def _switch(self, control: SpeculationControl) -> None:
         """Reserve, price and settle as the mode that has come into force does."""

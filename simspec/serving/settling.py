@@ -24,7 +24,7 @@ class Settlement:
     speculates : bool
         Whether rounds draft; it and the cohort may change between two steps.
     on_leave : callable
-        Called after a request has finished.
+        Called with each request that has finished, once all of a step are gone.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Settlement:
         recorder: Recorder,
         *,
         speculates: bool,
-        on_leave: Callable[[], None],
+        on_leave: Callable[[SequenceState], None],
     ) -> None:
         self._state = state
         self.cohort = cohort
@@ -102,8 +102,8 @@ class Settlement:
             self._state.blocks.free(sequence.request_id)
             self._recorder.request(sequence, Fate.FINISHED)
             self._recorder.count(-1, now)
-        for _ in finished:
-            self._on_leave()
+        for sequence in finished:
+            self._on_leave(sequence)
 
     def _gather(
         self, cohort: Cohort, plan: StepPlan, prefilled: list[SequenceState], now: float

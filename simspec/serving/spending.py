@@ -107,7 +107,8 @@ def _step_energy_j(run: Measured) -> FloatArray:
 def _energy_j(run: Measured) -> float:
     if run.roofs is None or run.roofs.power is None:
         return nan
-    idle_s = max(0.0, run.window.seconds - run.step_sum(run.records.steps.duration_s))
+    there_s = run.window.seconds * run.records.num_replicas
+    idle_s = max(0.0, there_s - run.step_sum(run.records.steps.duration_s))
     idle = joules(run.roofs.power, idle_s, roof_share=0.0, num_devices=run.roofs.num_devices)
     return run.step_sum(_step_energy_j(run)) + float(idle)
 
@@ -115,4 +116,5 @@ def _energy_j(run: Measured) -> float:
 def _rent_usd(run: Measured) -> float:
     if run.roofs is None or run.roofs.price is None:
         return nan
-    return float(dollars(run.roofs.price, run.window.seconds, num_devices=run.roofs.num_devices))
+    num_devices = run.roofs.num_devices * run.records.num_replicas
+    return float(dollars(run.roofs.price, run.window.seconds, num_devices=num_devices))

@@ -1,0 +1,1 @@
+"""Which replica of a fleet gets a request; one policy per file."""
