@@ -240,7 +240,8 @@ def _header(result: Mapping[str, Any]) -> list[str]:
     fleet = f" x {result['replicas']} ({result['router']})" if "replicas" in result else ""
     lines = [
         f"{result['model']} on {result['hardware']}{note}, {result['engine']}, "
-        f"tp={result['tp']}{fleet}, {result['dtype']} (KV {result['kv_dtype']}), method {result['method']}",
+        f"tp={result['tp']}{fleet}, {result['dtype']} (KV {result['kv_dtype']}), "
+        f"method {result['method']}",
         f"workload    {result['workload']}",
         f"acceptance  {result['acceptance']}",
         *control_lines(result["speculation"]),

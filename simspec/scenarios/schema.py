@@ -21,9 +21,9 @@ from pydantic_core import PydanticCustomError
 from simspec.decoding._base import METHODS, AcceptanceConfig, MethodConfig
 from simspec.decoding.acceptance._shorthand import parse_acceptance
 from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
+from simspec.serving.routing._base import ROUTERS, RouterConfig
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
-from simspec.serving.routing._base import ROUTERS, RouterConfig
 from simspec.serving.speculation._base import SPECULATIONS, SpeculationConfig
 from simspec.serving.speculation.fixed import Config as FixedSpeculation
 from simspec.workloads.workload import WorkloadConfig

@@ -250,7 +250,12 @@ def draft_in_force(run: Measured) -> float:
 @metric("1")
 def mode_switches(run: Measured) -> float:
     """How often speculation control put another draft length, or none, in force."""
-    return float(np.count_nonzero(np.diff(run.records.steps.mode[run.in_window])))
+    steps = run.records.steps
+    # Sorted by replica, the steps of each stay in order; between two replicas nobody switches.
+    own = np.flatnonzero(run.in_window)
+    own = own[np.argsort(steps.replica[own], kind="stable")]
+    same = np.diff(steps.replica[own]) == 0
+    return float(np.count_nonzero(same & (np.diff(steps.mode[own]) != 0)))
 
 
 @metric("1")

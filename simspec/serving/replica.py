@@ -155,7 +155,6 @@ class Replica:
         """Run for ever: one engine step per turn, asleep while nobody is in the system."""
         env, state, cohort = self._env, self._state, self._cohort
         settlement, add_row, control = self._settlement, self._recorder.step, self._control
-        departed = self._departed
         in_force: tuple[int, ...] = (self._round_slots - 1, 0, 0)
         blocks = state.blocks
         schedule = self._scheduler.schedule
@@ -210,9 +209,8 @@ class Replica:
                 if cohort is not None:
                     cohort.sync()
                 invariants.after_step(state, plan, self._setup.limits, self._round_slots)
-            if departed:
-                yield from self._see_off(departed)
-                next_event_s = env.peek()
+            if self._departed:
+                next_event_s = yield from self._see_off()
 
     def _facts(self, plan: StepPlan) -> tuple[float, ...]:
         """Return who runs, waits and was preempted, the blocks in use, the seconds of copying."""
@@ -241,15 +239,16 @@ class Replica:
                 yield env.timeout(_delay(env.now, start_s))
         yield env.timeout(duration_s if env.now == start_s else end_s - env.now)
 
-    def _see_off(self, departed: list[SequenceState]) -> Generator[simpy.Event, object, None]:
-        """Let SimPy's clock come to the replica's own, and hand on those who have left."""
+    def _see_off(self) -> Generator[simpy.Event, object, float]:
+        """Hand on those who have left, at SimPy's time; return that of the next event."""
         env = self._env
         while env.now < self._now:
             yield env.timeout(_delay(env.now, self._now))
-        leaving = departed.copy()
-        departed.clear()
+        leaving = self._departed.copy()
+        self._departed.clear()
         for sequence in leaving:
             self._on_leave(sequence)
+        return env.peek()
 
     def _switch(self, control: SpeculationControl) -> None:
         """Reserve, price and settle as the mode that has come into force does."""

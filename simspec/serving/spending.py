@@ -80,7 +80,8 @@ def cost_per_request_usd(run: Measured) -> float:
 @metric("1")
 def rejected_cost_share(run: Measured) -> float:
     """Share of the window's time, and so of its rent, that went into rejected drafts."""
-    return run.per_second(run.step_sum(rejected_s(run.records.steps)))
+    lost_s = run.step_sum(rejected_s(run.records.steps))
+    return run.per_second(lost_s / run.records.num_replicas)
 
 
 def _phases_s(steps: StepRecords, *phases: str) -> FloatArray:

@@ -245,6 +245,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
     ),
 }  # fmt: skip
+VARIANTS["least_loaded"] = changed(replicas=2, router={"name": "least_loaded", "by": "requests"})
+VARIANTS["random"] = changed(replicas=3, router={"name": "random", "choices": 1})
 OTHER: dict[str, Any] = {
     "acceptance.tokens_per_round": 2.5,
     "acceptance.acceptance_rate": 0.7,
@@ -361,6 +363,10 @@ OTHER: dict[str, Any] = {
     "workload.num_requests": 6,
     "workload.max_context_tokens": 60,
     "workload.over_context": "drop",
+    "replicas": 2,
+    "router": "round_robin",
+    "router.by": "prompt_tokens",
+    "router.choices": 3,
     "slo.ttft_ms": 1e-6,
     "slo.tpot_ms": 1e-6,
     "slo.e2e_ms": 1e-6,
@@ -372,6 +378,8 @@ OTHER: dict[str, Any] = {
 OTHER_OF = {
     ("plain", "method"): {"name": "kangaroo", "confidence_threshold": 0},
     ("dual_model", "tp"): 4,
+    ("least_loaded", "replicas"): 3,
+    ("random", "replicas"): 4,
 }
 LABELS = {"name", "description", "acceptance.source"}
 """Printed with the results; no number can depend on them."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from simspec.serving import invariants
 from simspec.serving.plan import ServingSetup
-from simspec.serving.records import Fate
 from simspec.serving.routing._base import ROUTERS, Load, RouterFacts
 from simspec.serving.simulate import simulate
 from simspec.workloads.request import Request
