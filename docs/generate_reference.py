@@ -43,6 +43,7 @@ from simspec.scenarios.schema import (
     SloConfig,
 )
 from simspec.serving.preemption._base import PREEMPTIONS
+from simspec.serving.routing._base import ROUTERS
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.speculation._base import SPECULATIONS
 from simspec.sweeps.executors._base import EXECUTORS
@@ -484,6 +485,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "schedulers": lambda: plugins(SCHEDULERS),
     "speculations": lambda: plugins(SPECULATIONS),
     "preemptions": lambda: plugins(PREEMPTIONS),
+    "routers": lambda: plugins(ROUTERS),
     "sweep": lambda: fields(SweepConfig),
     "range": lambda: fields(RangeAxis),
     "execution": lambda: fields(ExecutionConfig),

@@ -16,6 +16,7 @@ from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS
 from simspec.hardware.load import engine_names, hardware_names
 from simspec.models.hf_config import catalog_names
 from simspec.serving.preemption._base import PREEMPTIONS
+from simspec.serving.routing._base import ROUTERS
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.sweeps.executors._base import EXECUTORS
 from simspec.validation._base import TABLES
@@ -93,7 +94,7 @@ def names_of(registry: Registry) -> Callable[[], Sequence[str]]:
             pytest.param(registry.names, "reference/config.md", id=registry.kind)
             for registry in (
                 METHODS, ACCEPTANCE_MODELS, ARRIVALS, LENGTHS, IMPORTERS,
-                SCHEDULERS, PREEMPTIONS, EXECUTORS,
+                SCHEDULERS, PREEMPTIONS, ROUTERS, EXECUTORS,
             )
         ),
         pytest.param(TABLES.names, "reference/measurements.md", id="measurement tables"),
