@@ -404,3 +404,19 @@ def recomputed_share(run: Measured) -> float:
     requests, rows = run.records.requests, run.window.requests
     lost = float(requests.recomputed_tokens[rows].sum())
     return ratio(lost, float(requests.prompt_len[rows].sum()))
+
+
+@metric("1")
+def prefix_cache_hit_rate(run: Measured) -> float:
+    """Prompt tokens whose KV was found in the cache / prompt tokens, admitted measured requests."""
+    requests, rows = run.records.requests, run.window.requests
+    rows = rows[~np.isnan(requests.admission_s[rows])]
+    found = float(requests.cached_tokens[rows].sum())
+    return ratio(found, float(requests.prompt_len[rows].sum()))
+
+
+@metric("1")
+def swap_time_share(run: Measured) -> float:
+    """Time in which KV went to the host or came back as a share of the time of all steps."""
+    steps = run.records.steps
+    return ratio(run.step_sum(steps.swap_s), run.step_sum(steps.duration_s))
