@@ -7,7 +7,7 @@ test for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple, TypeAlias
@@ -19,6 +19,7 @@ from pydantic import Field
 from simspec.core.errors import ConfigError, nearest
 from simspec.core.registry import PluginConfig, Registry
 from simspec.core.resources import is_file
+from simspec.workloads.linked import Prefixes, Rejections, Sessions
 
 ARRIVALS = Registry("simspec.workloads.arrivals", "arrival process")
 LENGTHS = Registry("simspec.workloads.lengths", "length distribution")
@@ -62,8 +63,14 @@ class Arrivals:
         Requests in flight of a closed loop.
     lengths : Lengths or None
         Given by a log, None for a stochastic process.
+    prefixes : Prefixes or None
+        What prompts share, where the source says it.
+    sessions : Sessions or None
+        Which request waits for which, and think times; None where all are independent.
     num_empty : int
         Logged requests left out because their prompt or output has no token.
+    rejected : Rejections or None
+        Lines of a log that are no request; None where there was no log.
     files : tuple of Path
         Files that were read, for the manifest of a run.
     """
@@ -72,7 +79,10 @@ class Arrivals:
     rate_per_s: float | None
     concurrency: int | None = None
     lengths: Lengths | None = None
+    prefixes: Prefixes | None = None
+    sessions: Sessions | None = None
     num_empty: int = 0
+    rejected: Rejections | None = None
     files: tuple[Path, ...] = ()
 
 
@@ -150,15 +160,42 @@ class LengthsConfig(PluginConfig):
 
 
 class LoggedRequest(NamedTuple):
-    """One row of a request log: seconds since the first row, tokens (0 allowed here)."""
+    """One row of a request log.
 
-    arrival_s: float
+    Attributes
+    ----------
+    arrival_s : float or None
+        Seconds since the first row; None in a log of lengths alone.
+    prompt_len, output_len : int, tokens
+        0 is allowed here: a failed call.
+    block_hashes : tuple of int
+        As in :class:`~simspec.workloads.request.Request`.
+    hash_block_tokens : int, tokens
+        Tokens of one block; 0 without hashes.
+    follows_row_above : bool
+        Whether it is sent only once the request of the row above has been answered.
+    think_s : float, seconds
+        How long after that.
+    """
+
+    arrival_s: float | None
     prompt_len: int
     output_len: int
+    block_hashes: tuple[int, ...] = ()
+    hash_block_tokens: int = 0
+    follows_row_above: bool = False
+    think_s: float = 0.0
+
+
+Reject: TypeAlias = Callable[[int, str], None]
+"""Called with the number of a line that is no request, and what is wrong with it."""
 
 
 class ImporterConfig(PluginConfig):
     """Base of every request-log importer's ``Config``."""
+
+    about: ClassVar[str] = ""
+    """One clause on the format and where such files are published."""
 
     sample: ClassVar[bytes] = b""
     """A few lines in this format: its documentation, and what the contract tests read."""
@@ -166,13 +203,33 @@ class ImporterConfig(PluginConfig):
     sample_rows: ClassVar[tuple[LoggedRequest, ...]] = ()
     """What ``rows`` must make of ``sample``."""
 
-    def rows(self, path: Path) -> Iterator[LoggedRequest]:
+    @classmethod
+    def recognises(cls, lines: Sequence[str]) -> bool:
+        """Whether a file that begins with these lines is in this format.
+
+        Parameters
+        ----------
+        lines : sequence of str
+            The first lines of the file that are not blank, at most three; never empty.
+        """
+        raise TypeError(f"{cls.__module__}.Config must define recognises()")
+
+    def rows(self, path: Path, reject: Reject | None = None) -> Iterator[LoggedRequest]:
         """Yield the logged requests in file order, reading no further than asked.
+
+        Parameters
+        ----------
+        path : Path
+            The log.
+        reject : callable, optional
+            Told of every line that is no request, which is then left out; by default such a
+            line ends the reading.
 
         Raises
         ------
         TraceError
-            Whatever is wrong with the file, named by file and line.
+            The file is wrong as a whole or, without ``reject``, in a line; named by file and
+            line.
         """
         raise TypeError(f"{type(self).__module__}.Config must define rows()")
 

@@ -4,7 +4,7 @@ Columns ``TIMESTAMP,ContextTokens,GeneratedTokens``; one request per line, sorte
 2023: naive wall time with 7 fractional digits, CRLF line ends, no newline after the last
 line. 2024: UTC offset, 6 fractional digits or none. Published at
 github.com/Azure/AzurePublicDataset under CC-BY 4.0 (2023: Patel et al., "Splitwise",
-ISCA 2024).
+ISCA 2024). inference-perf (github.com/kubernetes-sigs/inference-perf) replays the same format.
 
 Times are kept as whole nanoseconds until the first row is subtracted, so no digit is lost
 (``datetime`` would drop the seventh).
@@ -13,7 +13,7 @@ Times are kept as whole nanoseconds until the first row is subtracted, so no dig
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,8 @@ from typing import ClassVar
 
 from simspec.core.errors import TraceError
 from simspec.core.lines import read_lines
-from simspec.workloads._base import ImporterConfig, LoggedRequest
+from simspec.workloads._base import ImporterConfig, LoggedRequest, Reject
+from simspec.workloads.importers._rows import BadRow, Rising, refusing, shown
 
 _HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 _TIMESTAMP = (
@@ -36,6 +37,9 @@ _TOKENS = re.compile(r"\d{1,9}", re.ASCII)
 class Config(ImporterConfig):
     """Reads an Azure trace; there is nothing to set."""
 
+    about: ClassVar[str] = (
+        "CSV, wall time, 2023 and 2024; Azure/AzurePublicDataset, kubernetes-sigs/inference-perf"
+    )
     sample: ClassVar[bytes] = (
         b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
         b"2023-11-16 18:15:46.6805900,374,44\r\n"
@@ -48,40 +52,41 @@ class Config(ImporterConfig):
         LoggedRequest(4.314579, 879, 55),
     )
 
-    def rows(self, path: Path) -> Iterator[LoggedRequest]:
+    @classmethod
+    def recognises(cls, lines: Sequence[str]) -> bool:
+        """Whether the header is Azure's."""
+        return lines[0] == _HEADER
+
+    def rows(self, path: Path, reject: Reject | None = None) -> Iterator[LoggedRequest]:
         """Yield the requests, seconds from the first row."""
+        reject = reject or refusing(path)
         lines = read_lines(path)
         _check_header(path, next(lines, None))
-        first_ns = last_ns = None
-        has_offset = False
-        clock_ns = _clock()
+        has_offset: bool | None = None
+        clock_ns, times = _clock(), Rising("TIMESTAMP", 10**9)
         for number, text in lines:
             match = _ROW.fullmatch(text)
             if match is None:
-                if not text.strip():
-                    continue
-                raise TraceError(f"{path}:{number}: broken line: {_what_is_wrong(text)}")
+                if text.strip():
+                    reject(number, f"broken line: {_what_is_wrong(text)}")
+                continue
             day, clock, fraction, offset, prompt, output = match.groups()
             try:
-                now_ns = clock_ns(day, clock, fraction, offset)
-            except ValueError as error:
-                raise TraceError(f"{path}:{number}: TIMESTAMP: {day!r} is no date") from error
-            if first_ns is None or last_ns is None:
-                first_ns, has_offset = now_ns, offset is not None
-            elif (offset is not None) != has_offset:
-                raise TraceError(
-                    f"{path}:{number}: TIMESTAMP: UTC offset "
-                    f"{'missing' if has_offset else 'given'}, unlike the rows before; "
-                    "give it on every row or on none"
-                )
-            elif now_ns < last_ns:
-                raise TraceError(
-                    f"{path}:{number}: TIMESTAMP: {(last_ns - now_ns) / 1e9:g} s before the row "
-                    "above; sort the file by TIMESTAMP"
-                )
-            last_ns = now_ns
-            yield LoggedRequest((now_ns - first_ns) / 1e9, int(prompt), int(output))
-        if first_ns is None:
+                if has_offset is not None and (offset is not None) != has_offset:
+                    raise BadRow(
+                        f"TIMESTAMP: UTC offset {'missing' if has_offset else 'given'}, unlike "
+                        "the rows before; give it on every row or on none"
+                    )
+                arrival_s = times.seconds(clock_ns(day, clock, fraction, offset))
+            except BadRow as error:
+                reject(number, str(error))
+                continue
+            except ValueError:
+                reject(number, f"TIMESTAMP: {day!r} is no date")
+                continue
+            has_offset = offset is not None
+            yield LoggedRequest(arrival_s, int(prompt), int(output))
+        if has_offset is None:
             raise TraceError(f"{path}: no requests below the header; expected one per line")
 
 
@@ -107,7 +112,7 @@ def _check_header(path: Path, first_line: tuple[int, str] | None) -> None:
         raise TraceError(f"{path}: the file is empty; an Azure trace begins with {_HEADER!r}")
     if first_line[1] != _HEADER:
         raise TraceError(
-            f"{path}:1: the first line is {_shown(first_line[1])}; "
+            f"{path}:1: the first line is {shown(first_line[1])}; "
             f"an Azure trace begins with {_HEADER!r}"
         )
 
@@ -115,16 +120,12 @@ def _check_header(path: Path, first_line: tuple[int, str] | None) -> None:
 def _what_is_wrong(text: str) -> str:
     fields = text.split(",")
     if len(fields) != 3:
-        return f"{len(fields)} fields in {_shown(text)}; expected {_HEADER}"
+        return f"{len(fields)} fields in {shown(text)}; expected {_HEADER}"
     if not _TIMESTAMP_ONLY.fullmatch(fields[0]):
-        return f"TIMESTAMP: {_shown(fields[0])}; expected YYYY-MM-DD HH:MM:SS[.fraction][+HH:MM]"
+        return f"TIMESTAMP: {shown(fields[0])}; expected YYYY-MM-DD HH:MM:SS[.fraction][+HH:MM]"
     names = _HEADER.split(",")
     wrong = next(i for i in (1, 2) if not _TOKENS.fullmatch(fields[i]))
     return (
-        f"{names[wrong]}: {_shown(fields[wrong])}; expected a whole number of tokens "
+        f"{names[wrong]}: {shown(fields[wrong])}; expected a whole number of tokens "
         "below 1,000,000,000"
     )
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "…")
