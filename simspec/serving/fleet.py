@@ -30,7 +30,7 @@ class Fleet:
     setup : ServingSetup
         What each replica is, how many there are, and the router.
     on_leave : callable, optional
-        Called when a request has finished, at that time; None: nobody needs to know then.
+        Called with each request that has finished, at that time; None: nobody needs to know then.
     check : bool
         Check the numbered laws after every step.
     """
@@ -39,7 +39,7 @@ class Fleet:
         self,
         env: simpy.Environment,
         setup: ServingSetup,
-        on_leave: Callable[[], None] | None,
+        on_leave: Callable[[SequenceState], None] | None,
         *,
         check: bool,
     ) -> None:
@@ -81,7 +81,7 @@ class Fleet:
         load.num_requests -= 1
         load.prompt_tokens -= sequence.prompt_len
         if self._on_leave is not None:
-            self._on_leave()
+            self._on_leave(sequence)
 
     def close(self, num_not_arrived: int) -> RunRecords:
         """Record those still present and return the run of all."""

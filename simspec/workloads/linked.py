@@ -1,4 +1,4 @@
-"""What a log says beyond times and lengths: shared prefixes, sessions, lines that are no request."""
+"""What a log says beyond times and lengths: shared prefixes, sessions, rejected lines."""
 
 from __future__ import annotations
 

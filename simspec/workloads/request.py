@@ -25,6 +25,12 @@ class Request:
         Tokens that each of ``block_hashes`` stands for; 0 where there are none.
     priority : int
         Class for schedulers that look at it: smaller is more urgent.
+    follows : int or None
+        Id of the request of the same session that must have been answered before this one is
+        sent, a smaller one; ``arrival_s`` is then that of the session. None: sent at its own time.
+    think_s : float, seconds
+        Time between that answer and this request; in a closed loop, between the answer its client
+        got last and this request.
     """
 
     request_id: int
@@ -34,3 +40,5 @@ class Request:
     block_hashes: tuple[int, ...] = ()
     hash_block_tokens: int = 0
     priority: int = 0
+    follows: int | None = None
+    think_s: float = 0.0

@@ -27,6 +27,8 @@ from simspec.workloads._base import (
     LengthsConfig,
     Moments,
 )
+from simspec.workloads.arrivals._clock import VaryingRate
+from simspec.workloads.detect import detect
 
 # Fixed seeds; 5 standard errors fail by chance about once in 1.7 million comparisons.
 NUM_SIGMAS = 5.0
@@ -98,11 +100,54 @@ def test_gaps_have_the_moments_the_process_states(name: str, example: int, base:
     config = arrivals(name, example)
     theory = config.gap_moments()
     drawn = config.draw(stream(11, name, example), NUM_SAMPLES, base=base)
+    if theory is None and isinstance(config, VaryingRate):
+        # On the clock of the expected number of arrivals, gaps are those of a unit rate.
+        drawn_by = config.expected_by(drawn.times_s)
+        assert drawn.rate_per_s == pytest.approx(NUM_SAMPLES / drawn.times_s[-1], rel=0.05)
+        assert_moments(np.diff(drawn_by, prepend=0.0), Moments(1.0, config.cv))
+        return
     if theory is None:
         assert drawn.concurrency is not None or config.brings_lengths
         return
     assert drawn.rate_per_s == pytest.approx(1 / theory.mean)
     assert_moments(np.diff(drawn.times_s, prepend=0.0), theory)
+
+
+VARYING = [(name, i) for name, i in ARRIVAL_EXAMPLES if isinstance(arrivals(name, i), VaryingRate)]
+
+
+@pytest.mark.parametrize(("name", "example"), VARYING)
+def test_counts_of_a_varying_rate_follow_its_integral(name: str, example: int) -> None:
+    """Over many runs the count in each of four spans has the mean, and of a Poisson process the
+    variance, that the integral of the rate says."""
+    config = arrivals(name, example)
+    assert isinstance(config, VaryingRate)
+    num_runs, edges_s = 400, np.linspace(0.0, 100.0, 5)
+    expected = np.diff(config.expected_by(edges_s))
+    counts = np.empty((num_runs, 4))
+    for run in range(num_runs):
+        times_s = config.draw(stream(run, name, example), 1500).times_s
+        assert times_s[-1] > edges_s[-1]
+        counts[run] = np.diff(np.searchsorted(times_s, edges_s))
+    # A renewal process that begins with a whole gap lags by (cv² - 1)/2 at most.
+    lag = abs(config.cv**2 - 1) / 2
+    error = np.maximum(counts.std(axis=0), 1e-9) / math.sqrt(num_runs)
+    assert np.all(np.abs(counts.mean(axis=0) - expected) <= NUM_SIGMAS * error + lag)
+    if config.cv == 1:
+        for column, mean in zip(counts.T, expected, strict=True):
+            assert_moments(column, Moments(float(mean), math.sqrt(mean)))
+
+
+@pytest.mark.parametrize(("name", "example"), VARYING)
+@given(at=st.floats(0, 1e7))
+def test_the_clock_of_a_varying_rate_and_its_inverse_agree(
+    name: str, example: int, at: float
+) -> None:
+    """As many requests are expected by the time of an expected number as that number."""
+    config = arrivals(name, example)
+    assert isinstance(config, VaryingRate)
+    back = config.expected_by(config.time_of(np.array([at])))
+    assert back[0] == pytest.approx(at, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "example"), ARRIVAL_EXAMPLES)
@@ -141,21 +186,25 @@ def test_another_rate_stretches_the_same_process(name: str, example: int, base: 
 
 
 @pytest.mark.parametrize(("name", "example"), LENGTH_EXAMPLES)
-def test_lengths_have_the_moments_the_distribution_states(name: str, example: int) -> None:
+def test_lengths_have_the_moments_the_distribution_states(
+    name: str, example: int, base: Path
+) -> None:
     """Sample mean and variance agree with the distribution's own theory, on both sides."""
     config = lengths(name, example)
-    drawn = config.draw(stream(7, name, example), NUM_SAMPLES)
+    drawn = config.draw(stream(7, name, example), NUM_SAMPLES, base=base)
     for sample, theory in zip(
-        (drawn.prompt_lens, drawn.output_lens), config.moments(), strict=True
+        (drawn.prompt_lens, drawn.output_lens), config.moments(base=base), strict=True
     ):
         assert_moments(sample.astype(np.float64), theory)
 
 
 @pytest.mark.parametrize(("name", "example"), LENGTH_EXAMPLES)
-def test_lengths_are_at_least_one_and_keep_their_prefix(name: str, example: int) -> None:
+def test_lengths_are_at_least_one_and_keep_their_prefix(
+    name: str, example: int, base: Path
+) -> None:
     """No empty request; the first n do not depend on how many are drawn."""
     config = lengths(name, example)
-    few, many = (config.draw(stream(7, name), n) for n in (50, 5000))
+    few, many = (config.draw(stream(7, name), n, base=base) for n in (50, 5000))
     assert min(many.prompt_lens.min(), many.output_lens.min()) >= 1
     assert np.array_equal(few.prompt_lens, many.prompt_lens[:50])
     assert np.array_equal(few.output_lens, many.output_lens[:50])
@@ -204,6 +253,28 @@ def test_an_importer_names_a_broken_line(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", IMPORTERS.names())
+def test_a_format_is_recognised_by_its_first_lines(name: str, tmp_path: Path) -> None:
+    """The sample of each format is recognised as that format and no other."""
+    path = tmp_path / "log"
+    path.write_bytes(importer(name).sample)
+    assert detect(path) == importer(name)
+    assert importer(name).about
+
+
+@pytest.mark.parametrize("name", IMPORTERS.names())
+def test_a_rejected_line_is_told_and_the_rest_is_read(name: str, tmp_path: Path) -> None:
+    """With somebody to tell, a damaged line is left out, and nothing else is."""
+    config = importer(name)
+    lines = config.sample.splitlines()
+    path = tmp_path / "log"
+    path.write_bytes(b"\n".join([*lines, lines[-1][: len(lines[-1]) // 2], b"", lines[-1]]))
+    told: list[tuple[int, str]] = []
+    rows = list(config.rows(path, lambda number, what: told.append((number, what))))
+    assert [number for number, _ in told] == [len(lines) + 1]
+    assert len(rows) == len(config.sample_rows) + 1
+
+
+@pytest.mark.parametrize("name", IMPORTERS.names())
 def test_an_importer_refuses_an_empty_log(name: str, tmp_path: Path) -> None:
     """No rows is a mistake, said in one sentence; so is no byte."""
     config = importer(name)
@@ -242,13 +313,19 @@ def test_any_bytes_give_requests_or_a_trace_error(
     )
     path = tmp_path_factory.mktemp("fuzz") / "log"
     path.write_bytes(data.draw(st.one_of(st.binary(max_size=100), mutated, digits)))
-    last_s, message = 0.0, str(path)
-    try:
-        for row in config.rows(path):
-            assert row.arrival_s >= last_s
-            assert min(row.prompt_len, row.output_len) >= 0
-            last_s = row.arrival_s
-    except TraceError as error:
-        message = str(error)
-    assert "\n" not in message
-    assert str(path) in message
+    last_s, messages = 0.0, [str(path)]
+
+    def told(number: int, what: str) -> None:
+        messages.append(f"{path}:{number}: {what}")
+
+    for reject in (None, told):
+        try:
+            for row in config.rows(path, reject):
+                assert row.arrival_s is None or row.arrival_s >= last_s
+                assert min(row.prompt_len, row.output_len) >= 0
+                last_s = row.arrival_s or 0.0
+        except TraceError as error:
+            messages.append(str(error))
+        last_s = 0.0
+    assert all("\n" not in message and str(path) in message for message in messages)
+    assert max(map(len, messages)) < len(str(path)) + 400

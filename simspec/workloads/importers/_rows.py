@@ -85,8 +85,7 @@ def tokens(row: Mapping[str, Any], field: str) -> int:
     if isinstance(value, str) and _TOKENS.fullmatch(value):
         return int(value)
     raise BadRow(
-        f"{field}: {_or_missing(row, field)}; expected a whole number of tokens "
-        "below 1,000,000,000"
+        f"{field}: {_or_missing(row, field)}; expected a whole number of tokens below 1,000,000,000"
     )
 
 
@@ -95,7 +94,11 @@ def seconds(row: Mapping[str, Any], field: str) -> float:
     value = row.get(field)
     if isinstance(value, str) and _SECONDS.fullmatch(value):
         value = float(value)
-    if type(value) in (int, float) and 0 <= value <= _MAX_SECONDS:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= _MAX_SECONDS
+    ):
         return float(value)
     raise BadRow(f"{field}: {_or_missing(row, field)}; expected seconds, 0 to 1e12")
 
@@ -142,6 +145,11 @@ def json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _requests(made: Iterator[LoggedRequest] | LoggedRequest) -> Sequence[LoggedRequest]:
+    # A session comes whole or not at all: nothing of it is yielded before all of it is read.
+    return (made,) if isinstance(made, LoggedRequest) else tuple(made)
+
+
 def jsonl_rows(path: Path, reject: Reject | None, parse: Parsed) -> Iterator[LoggedRequest]:
     """Yield what ``parse`` makes of each line's object; it raises :class:`BadRow`."""
     reject = reject or refusing(path)
@@ -154,9 +162,7 @@ def jsonl_rows(path: Path, reject: Reject | None, parse: Parsed) -> Iterator[Log
             reject(number, f"broken line: {shown(text)} is no JSON object")
             continue
         try:
-            made = parse(row)
-            # Whole sessions come or none of it.
-            requests = [made] if isinstance(made, LoggedRequest) else list(made)
+            requests = _requests(parse(row))
         except BadRow as error:
             reject(number, f"broken line: {error}")
             continue
@@ -228,13 +234,10 @@ def csv_rows(
             )
             continue
         try:
-            made = parse(dict(zip(names, fields, strict=True)))
+            requests = _requests(parse(dict(zip(names, fields, strict=True))))
         except BadRow as error:
             reject(number, f"broken line: {error}")
             continue
-        if isinstance(made, LoggedRequest):
-            yield made
-        else:
-            yield from made
+        yield from requests
     if is_empty:
         raise TraceError(f"{path}: no requests below the header; expected one per line")

@@ -1,8 +1,8 @@
 """BurstGPT traces (CSV), version 1 and version 3.
 
-Columns ``Timestamp`` (seconds), ``Model``, ``Request tokens``, ``Response tokens``, ``Total tokens``,
-``Log Type``; version 3 has ``Session ID`` and ``Elapsed time`` after the timestamp, which is then
-a float far from zero. A failed call has 0 response tokens. Published at
+Columns ``Timestamp`` (seconds), ``Model``, ``Request tokens``, ``Response tokens``,
+``Total tokens``, ``Log Type``; version 3 has ``Session ID`` and ``Elapsed time`` after the
+timestamp, which is then a float far from zero. A failed call has 0 response tokens. Published at
 github.com/HPMLL/BurstGPT under CC-BY 4.0 (Wang et al., "BurstGPT").
 """
 

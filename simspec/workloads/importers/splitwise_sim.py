@@ -36,11 +36,7 @@ class Config(ImporterConfig):
     """Reads a splitwise-sim trace; there is nothing to set."""
 
     about: ClassVar[str] = "CSV in s, one request per row; Mutinifni/splitwise-sim"
-    sample: ClassVar[bytes] = (
-        _EXAMPLE.encode() + b"\n"
-        b"0,2,0,1,1,4096,32\n"
-        b"1,2,0,3.5,1,2048,8\n"
-    )
+    sample: ClassVar[bytes] = _EXAMPLE.encode() + b"\n0,2,0,1,1,4096,32\n1,2,0,3.5,1,2048,8\n"
     sample_rows: ClassVar[tuple[LoggedRequest, ...]] = (
         LoggedRequest(0.0, 4096, 32),
         LoggedRequest(2.5, 2048, 8),

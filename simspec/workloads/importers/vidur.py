@@ -27,9 +27,7 @@ class Config(ImporterConfig):
 
     about: ClassVar[str] = "CSV in s, or lengths alone; microsoft/vidur"
     sample: ClassVar[bytes] = (
-        b"arrived_at,num_prefill_tokens,num_decode_tokens\n"
-        b"0.0,374,44\n"
-        b"4.314579,396,109\n"
+        b"arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.314579,396,109\n"
     )
     sample_rows: ClassVar[tuple[LoggedRequest, ...]] = (
         LoggedRequest(0.0, 374, 44),
@@ -51,7 +49,9 @@ class Config(ImporterConfig):
             if "num_total_tokens" in row:
                 total = tokens(row, "num_total_tokens")
                 if total != prompt_len + output_len:
-                    raise BadRow(f"num_total_tokens: {total:,} is not {prompt_len:,} + {output_len:,}")
+                    raise BadRow(
+                        f"num_total_tokens: {total:,} is not {prompt_len:,} + {output_len:,}"
+                    )
             at = times.seconds(seconds(row, "arrived_at")) if "arrived_at" in row else None
             return LoggedRequest(at, prompt_len, output_len)
 
