@@ -100,6 +100,7 @@ def simulate_config(
     calibration = _calibration(deployment, workload, ours, plain)
     result = {
         **_facts(config, deployment, workload.source),
+        "workload_counts": workload.counts(),
         "assumptions": [*assumptions(deployments, [config]), *run_sentence(calibration)],
         "status": ours.status,
         "reason": ours.reason,

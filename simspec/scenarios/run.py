@@ -18,10 +18,12 @@ from simspec.core.rng import stream
 from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
 from simspec.scenarios.control import ControlLog
 from simspec.scenarios.schema import ScenarioConfig
+from simspec.serving.admission import config_of
 from simspec.serving.measured import Roofs, Slo
 from simspec.serving.metrics import latency_quantiles_ms, summarise
 from simspec.serving.plan import ServingSetup
 from simspec.serving.records import Fate, RunRecords
+from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
 from simspec.serving.simulate import simulate
 from simspec.serving.stability import assess
@@ -91,7 +93,7 @@ def simulate_scenario(
     control = ControlLog(deployment)
     for replication in range(config.simulation.replications):
         workload = draw_workload(config, replication, place)
-        _refuse_what_has_no_effect(config, workload, place)
+        _refuse_what_has_no_effect(config, deployment, workload, place)
         records = simulate(_setup(config, deployment, workload, replication), check=check)
         _refuse_if_nothing_ran(records, deployment, place)
         control.add(records)
@@ -176,7 +178,7 @@ def _setup(
 
 
 def _refuse_what_has_no_effect(
-    config: ScenarioConfig, workload: WorkloadRun, place: Place | None
+    config: ScenarioConfig, deployment: Deployment, workload: WorkloadRun, place: Place | None
 ) -> None:
     scheduler, requests = config.scheduler, workload.requests
     if scheduler.prefix_caching is not None and not any(r.block_hashes for r in requests):
@@ -184,6 +186,14 @@ def _refuse_what_has_no_effect(
             raise ConfigError(
                 "no request of the workload says what its prompt contains, so prefix_caching has "
                 "no effect; remove it, or replay a log with block hashes"
+            )
+    chosen = config_of(SCHEDULERS, deployment.limits.policy)
+    assert isinstance(chosen, SchedulingPolicyConfig)
+    if config.workload.priority_classes is not None and not chosen.looks_at_classes:
+        with blame(place, "workload", "priority_classes"):
+            raise ConfigError(
+                "the scheduler serves all classes alike, so priority_classes has no effect; "
+                "set scheduler.policy: priority"
             )
     policy = scheduler.policy
     fields = policy.for_classes if isinstance(policy, SchedulingPolicyConfig) else ()

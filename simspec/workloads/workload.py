@@ -219,7 +219,8 @@ class WorkloadConfig(BaseModel):
         ends = np.cumsum([one.weight for one in classes])
         chosen = np.searchsorted(ends, rng.random(num_requests) * ends[-1], side="right")
         priorities: IntArray = np.array([one.priority for one in classes], dtype=np.int64)
-        return priorities[np.minimum(chosen, len(classes) - 1)]
+        drawn: IntArray = priorities[np.minimum(chosen, len(classes) - 1)]
+        return drawn
 
     def _run(self, drawn: _Drawn, sources: list[str], files: tuple[Path, ...]) -> WorkloadRun:
         total = drawn.priorities.size

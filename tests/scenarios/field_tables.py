@@ -6,8 +6,10 @@ import copy
 from typing import Any
 
 LOG = "log.csv"
+TORN_LOG = "torn.csv"
 LOG_TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
-    f"2024-05-10 00:00:{second:02d}.5,{40 + 9 * second},{4 + second}\n" for second in range(8)
+    f"2024-05-10 00:00:{second:02d}.5,{40 + 9 * second},{4 + second}\n"
+    for second in (0, 1, 2, 3, 4, 4, 6, 7)
 )
 BASE: dict[str, Any] = {
     "model": "llama-3.2-1b",
@@ -148,9 +150,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
         over_context="clip",
     ),
     "replay": with_load(
-        {"name": "replay", "path": LOG, "format": "azure", "rate_scale": 100.0, "limit": 7},
+        {
+            "name": "replay", "path": TORN_LOG, "format": "azure", "rejected_lines": "skip",
+            "rate_scale": 100.0, "limit": 7, "time_window_s": [1.0, 9.0],
+        },
         num_requests=None,
     ),
+    "think": with_load({"name": "closed_loop", "concurrency": 3, "think_time_s": 0.01}, FIXED),
+    "ramp": with_load(
+        {"name": "ramp", "from_rate_per_s": 50.0, "to_rate_per_s": 400.0, "duration_s": 0.1},
+        FIXED,
+    ),
+    "wave": with_load(
+        {"name": "diurnal", "mean_rate_per_s": 100.0, "amplitude": 0.5, "period_s": 0.1}, FIXED
+    ),
+    "hours": with_load({"name": "diurnal", "rates_per_s": [100.0, 0.0, 50.0]}, FIXED),
+    "logged_lengths": with_load(
+        {"name": "constant", "rate_per_s": 100.0}, {"name": "log", "path": LOG}
+    ),
+    "classes": with_load(
+        {"name": "constant", "rate_per_s": 2000.0},
+        {"name": "fixed", "prompt_len": 70, "output_len": 6},
+        priority_classes=[{"priority": 1, "weight": 1}, {"priority": 0, "weight": 1}],
+    )
+    | {"scheduler": {**BASE["scheduler"], "policy": "priority", "max_num_seqs": 2}},
     "plain": changed(method={"name": "autoregressive"}, acceptance=None),
     "dual_model": changed(
         method={
@@ -348,10 +371,26 @@ OTHER: dict[str, Any] = {
     "workload.arrivals.format": "unknown",
     "workload.arrivals.rate_scale": 7.0,
     "workload.arrivals.limit": 4,
+    "workload.arrivals.time_window_s": [3.0, 5.0],
+    "workload.arrivals.spread_ties": True,
+    "workload.arrivals.rejected_lines": "refuse",
+    "workload.arrivals.think_time_s": 0.5,
+    "workload.arrivals.think_cv": 0.0,
+    "workload.arrivals.from_rate_per_s": 5.0,
+    "workload.arrivals.to_rate_per_s": 5.0,
+    "workload.arrivals.duration_s": 3.0,
+    "workload.arrivals.mean_rate_per_s": 5.0,
+    "workload.arrivals.amplitude": 1.0,
+    "workload.arrivals.peak_s": 0.05,
+    "workload.arrivals.rates_per_s": [20.0, 30.0],
+    "workload.arrivals.period_s": 0.02,
     "workload.lengths": {"name": "fixed", "prompt_len": 20, "output_len": 9},
     "workload.lengths.prompt_len": 20,
     "workload.lengths.output_len": 9,
     "workload.lengths.profile": "unknown",
+    "workload.lengths.path": "other.csv",
+    "workload.lengths.format": "unknown",
+    "workload.lengths.order": "random",
     "workload.lengths.prompt.median": 20,
     "workload.lengths.prompt.mean": 20,
     "workload.lengths.prompt.sigma": 0.1,
@@ -361,6 +400,7 @@ OTHER: dict[str, Any] = {
     "workload.lengths.output.sigma": 0.1,
     "workload.lengths.output.max": 5,
     "workload.num_requests": 6,
+    "workload.priority_classes": [{"priority": 0, "weight": 1}, {"priority": 1, "weight": 9}],
     "workload.max_context_tokens": 60,
     "workload.over_context": "drop",
     "replicas": 2,

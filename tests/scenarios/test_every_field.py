@@ -34,6 +34,7 @@ from tests.scenarios.field_tables import (
     OF_NO_LAYER,
     OTHER,
     OTHER_OF,
+    TORN_LOG,
     TRACE,
     TRACE_TEXT,
     VARIANTS,
@@ -79,6 +80,7 @@ BEFORE: dict[str, Any] = {}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / LOG).write_text(LOG_TEXT)
+    (tmp_path / TORN_LOG).write_text(LOG_TEXT.replace("\n", "\ntorn\n", 1))
     (tmp_path / TRACE).write_text(TRACE_TEXT)
     (tmp_path / "other.jsonl").write_text('{"accepted": [3, 2, 1, 0, 1, 0]}\n')
     (tmp_path / "other.csv").write_text(LOG_TEXT.replace(",4", ",14"))

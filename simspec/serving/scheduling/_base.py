@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from simspec.core.errors import ConfigError
 from simspec.core.registry import PluginConfig, Registry
@@ -55,6 +55,9 @@ class BringsQueue(Protocol):
 
 class SchedulerConfig(PluginConfig):
     """Base of every scheduling policy's ``Config``."""
+
+    looks_at_classes: ClassVar[bool] = False
+    """Whether the classes of requests change what is scheduled."""
 
     @property
     def for_classes(self) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ Milliseconds = Annotated[float, Field(gt=0.0, le=1e9)]
 class Config(SchedulerConfig):
     """What urgency means."""
 
+    looks_at_classes: ClassVar[bool] = True
+
     name: Literal["priority"] = "priority"
     order: Literal["class", "deadline"] = "class"
     """What counts first: the request's class, or its deadline whatever its class."""

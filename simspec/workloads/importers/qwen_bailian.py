@@ -2,7 +2,8 @@
 
 Each line: ``chat_id``, ``parent_chat_id`` (-1: the first turn), ``timestamp`` (s),
 ``input_length``, ``output_length``, ``type``, ``turn``, ``hash_ids`` (one per
-16-token block of the prompt, the last possibly partial). A turn has its own time, so its parent needs no waiting for. Published at
+16-token block of the prompt, the last possibly partial). A turn has its own time, so it waits
+for no parent. Published at
 github.com/alibaba-edu/qwen-bailian-usagetraces-anon under Apache-2.0.
 """
 
