@@ -18,6 +18,7 @@ from simspec.core.rng import stream
 from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
 from simspec.scenarios.control import ControlLog
 from simspec.scenarios.schema import ScenarioConfig
+from simspec.serving import invariants
 from simspec.serving.admission import config_of
 from simspec.serving.measured import Roofs, Slo
 from simspec.serving.metrics import latency_quantiles_ms, summarise
@@ -95,6 +96,8 @@ def simulate_scenario(
         workload = draw_workload(config, replication, place)
         _refuse_what_has_no_effect(config, deployment, workload, place)
         records = simulate(_setup(config, deployment, workload, replication), check=check)
+        if check:
+            _check_roofs(records, deployment)
         _refuse_if_nothing_ran(records, deployment, place)
         control.add(records)
         verdict = assess(records)
@@ -175,6 +178,13 @@ def _setup(
         num_replicas=config.replicas,
         router=config.router_in_force,
     )
+
+
+def _check_roofs(records: RunRecords, deployment: Deployment) -> None:
+    # Drafts may be computed in another type than the target, so the fastest one counts.
+    hardware = deployment.hardware
+    peak = max(hardware.peak_flop_per_s.values())
+    invariants.within_roofs(records, peak, hardware.memory_bandwidth_bytes_per_s)
 
 
 def _refuse_what_has_no_effect(

@@ -56,6 +56,10 @@ def _bumped(values: np.ndarray, change: int | float) -> np.ndarray:
         (6, requests("admission_s", 1e3)),
         (6, requests("first_token_s", -1e3)),
         (8, requests("arrival_s", -1e-6)),
+        (17, steps("prefill_tokens", 1)),
+        (17, requests("recomputed_tokens", 1)),
+        (17, requests("recomputed_tokens", -1)),
+        (17, requests("cached_tokens", 10)),
     ],
 )
 def test_records_that_break_a_law_are_noticed(law: int, spoil: Callable[[RunRecords], RunRecords]):
@@ -73,6 +77,10 @@ def state() -> EngineState:
         SequenceState(0, 16, 9, 0.0, 16, 0.0, context_len=18, capacity_tokens=32, emitted=3)
     )
     engine.waiting.append(SequenceState(1, 5, 9, 0.0, 5, 0.0))
+    away = SequenceState(2, 16, 9, 0.0, 16, 0.0, swapped_tokens=18, emitted=3)
+    engine.host = BlockPool(4, 16)
+    engine.host.allocate(2, 2)
+    engine.waiting.append(away)
     return engine
 
 
@@ -87,6 +95,10 @@ def state() -> EngineState:
         (13, lambda e: setattr(e, "running", e.running * 9)),
         (14, lambda e: setattr(e.waiting[0], "context_len", 1)),
         (14, lambda e: setattr(e.waiting[0], "prefill_target", 4)),
+        (16, lambda e: setattr(e.waiting[0], "swapped_tokens", 3)),
+        (16, lambda e: setattr(e.waiting[0], "swapped_tokens", 6)),
+        (16, lambda e: setattr(e, "host", None)),
+        (16, lambda e: e.host.allocate(0, 1)),
     ],
 )
 def test_states_that_break_a_law_are_noticed(law: int, spoil: Callable[[EngineState], None]):
@@ -131,7 +143,7 @@ def test_a_step_faster_than_the_roofs_is_noticed():
 
 
 def test_every_law_is_on_its_page():
-    """``docs/invariants.md`` numbers the laws 1 to 14."""
+    """``docs/invariants.md`` numbers the laws 1 to 17."""
     page = (Path(__file__).parents[2] / "docs" / "invariants.md").read_text()
-    for law in range(1, 15):
+    for law in range(1, 18):
         assert f"| {law} |" in page, law

@@ -86,6 +86,56 @@ def policies() -> st.SearchStrategy[str | PluginConfig]:
     return st.sampled_from([*SCHEDULERS.names(), *others])
 
 
+@st.composite
+def crowded(draw: st.DrawFn) -> ServingSetup:
+    """Many that come together in a pool of one or two: preemption and eviction all the time."""
+    drawn = draw(setups())
+    count, size = draw(st.integers(3, 9)), draw(st.sampled_from([1, 4]))
+    prompts = draw(st.lists(st.integers(8, 40), min_size=count, max_size=count))
+    load = [
+        Request(i, 0.02 * draw(st.integers(0, 3)), prompt, draw(st.integers(5, 40)),
+                draw(contents_of(i, prompt, 4)), 4, draw(st.integers(0, 2)))
+        for i, prompt in enumerate(prompts)
+    ]  # fmt: skip
+    longest = max(r.prompt_len + r.output_len for r in load) + drawn.method.max_draft
+    return replace(
+        drawn,
+        requests=load,
+        concurrency=None,
+        num_blocks=-(-longest * draw(st.integers(10, 20)) // (10 * size)),
+        block_size_tokens=size,
+        limits=replace(drawn.limits, max_num_seqs=6, max_num_batched_tokens=120),
+    )
+
+
+@given(crowded())
+def test_every_law_holds_where_room_is_short(drawn: ServingSetup):
+    """The same where most runs preempt, by every policy, with and without host memory."""
+    simulate(drawn, check=True)
+
+
+@given(
+    st.integers(2, 6), st.integers(6, 30), st.integers(2, 30), st.integers(1, 5),
+    st.sampled_from(["continuous", "priority", "prefill_first"]),
+    st.sampled_from(PREEMPTIONS.names()),
+)  # fmt: skip
+def test_a_pool_just_large_enough_without_drafts_preempts_with_them(
+    count: int, prompt: int, output: int, size: int, policy: str, preemption: str
+):
+    """K + 1 slots are reserved at the start of a round, whatever becomes of the drafts."""
+    load = [Request(i, 0.0, prompt, output) for i in range(count)]
+    limits = SchedulerLimits(policy, 8, 256, chunked_prefill=True, preemption=preemption)
+    given = {"alpha": 0.0, "block_size_tokens": size, "scheduler": limits}
+    peak = int(simulate(setup(load, **given)).steps.kv_blocks_used.max())  # type: ignore[arg-type]
+    for max_draft in (0, 5):
+        run = simulate(
+            setup(load, max_draft=max_draft, num_blocks=peak, **given),  # type: ignore[arg-type]
+            check=True,
+        )
+        assert set(run.requests.fate.tolist()) == {Fate.FINISHED}
+        assert (run.requests.num_preemptions.sum() > 0) == (max_draft > 0)
+
+
 @given(setups())
 def test_every_law_holds_after_every_step(drawn: ServingSetup):
     """Tokens and blocks are conserved, times in order, KV matches text, nobody is lost."""

@@ -15,22 +15,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simspec.cost.forward import CostModel
-from simspec.serving.plan import EngineState, SchedulerLimits, ServingSetup, StepPlan
+from simspec.serving.plan import (
+    EngineState,
+    HostMemory,
+    SchedulerLimits,
+    ServingSetup,
+    StepPlan,
+)
 from simspec.serving.preemption._base import PREEMPTIONS
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.scheduling.continuous import Continuous
 from simspec.serving.simulate import simulate
 from simspec.workloads.request import Request
 from tests.serving.fakes import FakeCost, limits, poisson, setup, together
-from tests.serving.test_laws import setups
+from tests.serving.test_laws import crowded, setups
 from tests.serving.test_with_real_parts import METHOD_OF, deployment, mixed, serving
 
 DEPLOYMENTS = {name: deployment(method) for name, method in METHOD_OF.items()}
 
 
-def same(drawn: ServingSetup) -> None:
-    by_step = simulate(replace(drawn, step_by_step=True))
-    together = simulate(drawn)
+def same(drawn: ServingSetup, *, check: bool = False) -> None:
+    by_step = simulate(replace(drawn, step_by_step=True), check=check)
+    together = simulate(drawn, check=check)
     for table in ("requests", "steps"):
         one, other = getattr(together, table), getattr(by_step, table)
         for column in one.__slots__:
@@ -47,13 +53,20 @@ def test_any_scenario_gives_the_same_records(drawn: ServingSetup):
     same(drawn)
 
 
+@given(crowded())
+def test_where_room_is_short_the_records_are_the_same(drawn: ServingSetup):
+    """Preemption, copies to the host and prompts that are found in most runs."""
+    same(drawn)
+
+
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 @given(data=st.data())
 @settings(max_examples=12)
 def test_every_method_gives_the_same_records(name: str, data: st.DataObject):
-    """Real methods and prices, with prompts that ride along and preemption."""
+    """Real methods and prices, with prompts that ride along, preemption and caching; laws hold."""
     of = DEPLOYMENTS[name]
     policy = data.draw(st.sampled_from(SCHEDULERS.names()))
+    host = HostMemory(500, of.budget.kv_bytes_per_token, 32e9)
     drawn = serving(
         of,
         mixed(25, data.draw(st.sampled_from([3.0, 30.0, 300.0]))),
@@ -61,15 +74,18 @@ def test_every_method_gives_the_same_records(name: str, data: st.DataObject):
         num_blocks=data.draw(st.sampled_from([80, 200, 10_000])),
         concurrency=data.draw(st.none() | st.integers(1, 12)),
         max_simulated_s=data.draw(st.none() | st.floats(0.01, 2.0)),
+        prefix_caching=data.draw(st.booleans()),
+        host=data.draw(st.sampled_from([None, host])),
         limits=replace(
             of.limits,
             policy=policy,
+            preemption=data.draw(st.sampled_from(PREEMPTIONS.names())),
             max_num_seqs=data.draw(st.sampled_from([2, 8, 256])),
             max_num_batched_tokens=data.draw(st.sampled_from([512, 8192])),
             chunked_prefill=True,
         ),
     )
-    same(drawn)
+    same(drawn, check=True)
 
 
 def test_steps_that_take_no_time_are_the_same():

@@ -68,8 +68,12 @@ def mixed(num_requests: int, rate_per_s: float) -> list[Request]:
     arrivals = np.cumsum(rng.exponential(1 / rate_per_s, num_requests)).tolist()
     prompts = rng.integers(1, 900, num_requests).tolist()
     outputs = rng.integers(1, 120, num_requests).tolist()
+    # Every other prompt begins with the same 256 tokens.
+    own = [tuple(range(1000 * i, 1000 * i + 16)) for i in range(num_requests)]
+    ids = [(1, 2, 3, 4, *each) if i % 2 else each for i, each in enumerate(own)]
     return [
-        Request(i, *each) for i, each in enumerate(zip(arrivals, prompts, outputs, strict=True))
+        Request(i, *each, ids[i][: each[1] // 64], 64)
+        for i, each in enumerate(zip(arrivals, prompts, outputs, strict=True))
     ]
 
 
