@@ -8,14 +8,18 @@ is expected to take
 with T_k the expected time of a round in this very cost model, E_k the tokens a round yields, phi
 the prompt tokens that come with an output token and t_k what one of them costs the drafter (0
 when off). The mode with the least C_k is taken once it is better than the one in force by
-``min_gain``. E_k and the law of m behind T_k are what rounds have shown so far
+``min_gain``. T_k is the closed form of ``simspec estimate`` (docs/theory/rounds.md).
+
+E_k and the law of m behind T_k are what rounds have shown so far
 (``simspec.serving.speculation._estimate``), not what the tapes hold: the first rounds draft as
-deep as the method can. T_k is the closed form of ``simspec estimate`` (docs/theory/rounds.md).
+deep as the method can. Two standard errors are added to E_k, because a mode that chance has made
+look bad would show nothing more: a shorter draft says nothing about longer ones, and no draft
+nothing at all (optimism under uncertainty, as in upper-confidence bandits).
 
 Costs are kept for classes of batch and context and forgotten when the estimate has moved.
 
-Left out: prompt chunks that share a step with a round, which make drafts in that step cheaper and
-the others' prompts later.
+Left out: a text that changes while nothing is drafted; prompt chunks that share a step with a
+round, which make drafts in that step cheaper and the others' prompts later.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ from simspec.serving.speculation._modes import given_mode, off_mode, shorter_mod
 
 _FIRST_ROUNDS = 32
 """Rounds that are drafted as deep as possible before anything is decided."""
-_MOVED = 0.02
+_SIGMAS = 2.0
+"""Standard errors that the tokens of a round are given the benefit of."""
+_MOVED = 0.01
 """Relative change of E_k that makes costs be worked out anew."""
 _PROMPT = 512
 """Length of the prompt that the drafter's cost per prompt token is taken from, tokens."""
@@ -169,6 +175,8 @@ class Goodput(SpeculationPolicy):
         return None
 
     def _look_again(self) -> None:
+        for estimate in self._estimates.values():
+            estimate.refresh()
         phi = self._prompt_tokens / max(self._emitted, 1)
         moved = not self._has_looked or abs(phi - self._phi) > _MOVED * (1.0 + self._phi)
         for view in self._views:
@@ -195,7 +203,8 @@ class _View:
         mode = self.mode
         if estimate is None or not mode.depth or not estimate.num_rounds:
             return False
-        tokens, drafted = estimate.tokens(mode.depth), estimate.drafted_survival(mode.depth)
+        tokens = estimate.tokens(mode.depth) + _SIGMAS * estimate.tokens_sigma(mode.depth)
+        drafted = estimate.drafted_survival(mode.depth)
         drifts = mode.depth == mode.max_draft and any(
             abs(new - old) > _MOVED for new, old in zip_longest(drafted, self._drafted, fillvalue=0)
         )
