@@ -50,7 +50,7 @@ _FIRST_ROUNDS = 32
 _SIGMAS = 2.0
 """Standard errors that the tokens of a round are given the benefit of."""
 _MOVED = 0.01
-"""Relative change of E_k that makes costs be worked out anew."""
+"""Relative change of what is believed that makes costs be worked out anew."""
 _PROMPT = 512
 """Length of the prompt that the drafter's cost per prompt token is taken from, tokens."""
 
@@ -124,16 +124,16 @@ class Goodput(SpeculationPolicy):
         }
         self._views = [_View(mode, prices) for mode in modes]
         self._costs: dict[tuple[int, int], list[float]] = {}
-        self._prompt_tokens = self._emitted = 0
+        self._prompt_tokens = self._emitted = self._kv_tokens = 0
         self._phi = 0.0
         self._num_rounds = 0
-        self._next_look = _FIRST_ROUNDS
+        self._next_look = 0
         self._look_interval = config.memory_rounds // 4
         self._has_looked = False
 
     def choose(self, in_force: int, load: Load) -> int:
         """Return the mode of the next step."""
-        size = load.num_running
+        size, self._kv_tokens = load.num_running, load.kv_tokens
         if not size or not self._has_looked:
             return in_force
         context_len = load.kv_tokens // size
@@ -154,16 +154,15 @@ class Goodput(SpeculationPolicy):
             if shown is not None:
                 estimate.add(self._modes[shown].depth, *rounds.of(shown))
         self._num_rounds += rounds.size
-        if self._num_rounds >= self._next_look:
-            self._next_look = self._num_rounds + max(
-                1, min(self._num_rounds // 4, self._look_interval)
-            )
-            self._look_again()
 
     def see_step(self, prompt_tokens: int, emitted: int) -> None:
-        """Count prompt tokens and output tokens."""
+        """Count prompt tokens and output tokens, and now and then look at what they say."""
         self._prompt_tokens += prompt_tokens
         self._emitted += emitted
+        if self._emitted >= self._next_look and self._num_rounds >= _FIRST_ROUNDS:
+            wait = min(self._emitted // 4, self._look_interval)
+            self._next_look = self._emitted + max(1, wait)
+            self._look_again()
 
     def _shown(self, in_force: int, tau: float) -> int | None:
         """Return the deepest mode at a threshold that rounds of ``in_force`` show."""
@@ -177,7 +176,8 @@ class Goodput(SpeculationPolicy):
     def _look_again(self) -> None:
         for estimate in self._estimates.values():
             estimate.refresh()
-        phi = self._prompt_tokens / max(self._emitted, 1)
+        # Prompts in the pool have output tokens still to come.
+        phi = max(0, self._prompt_tokens - self._kv_tokens) / max(self._emitted, 1)
         moved = not self._has_looked or abs(phi - self._phi) > _MOVED * (1.0 + self._phi)
         for view in self._views:
             moved |= view.update(self._estimates.get(view.mode.threshold))
