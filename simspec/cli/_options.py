@@ -51,6 +51,33 @@ METHOD_OPTION = typer.Option(
 )
 
 
+MAX_NUM_SEQS = typer.Option(None, "--max-num-seqs", min=1, help="Sequences that may run at once.")
+MAX_NUM_BATCHED_TOKENS = typer.Option(
+    None, "--max-num-batched-tokens", min=1, help="Tokens one engine step may process."
+)
+CHUNKED_PREFILL = typer.Option(
+    None,
+    "--chunked-prefill/--no-chunked-prefill",
+    help="Whether a prompt may be split; else the largest step holds one of --context tokens.",
+)
+MEMORY_FRACTION = typer.Option(
+    None, "--memory-fraction", help="The engine's memory knob; its profile says a share of what."
+)
+WEIGHTS_GIB = typer.Option(None, "--weights-gib", help="Weights on one GPU, of the engine's log.")
+ACTIVATION_GIB = typer.Option(
+    None, "--activation-gib", help="Activation peak on one GPU, of the engine's log."
+)
+NON_TORCH_GIB = typer.Option(
+    None, "--non-torch-gib", help="Memory outside the allocator on one GPU, of the engine's log."
+)
+KV_BYTES_PER_TOKEN = typer.Option(
+    None,
+    "--kv-bytes-per-token",
+    min=1.0,
+    help="Your own figure for one GPU; refused where it contradicts the model.",
+)
+
+
 def method_mapping(
     name: str,
     exit_layer: int | None,
@@ -172,6 +199,11 @@ def _yaml_value(text: str, option: str) -> Any:
         if key != "value":
             raise ConfigError(f"{option}: the line {key!r} follows the value; give one value")
     return data["value"]
+
+
+def given(**fields: Any) -> dict[str, Any] | None:
+    """Return the options that were given as a section of a scenario; None where none was."""
+    return {name: value for name, value in fields.items() if value is not None} or None
 
 
 def deployment_config(**fields: Any) -> DeploymentConfig:

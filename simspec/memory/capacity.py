@@ -241,7 +241,7 @@ def memory_budget(
             "own; give the language model it drafts for",
             field="model",
         )
-    return _budget(
+    return budget_of(
         BudgetInputs(
             hardware=hardware,
             engine=engine,
@@ -257,7 +257,8 @@ def memory_budget(
     )
 
 
-def _budget(asked: BudgetInputs) -> MemoryBudget:
+def budget_of(asked: BudgetInputs) -> MemoryBudget:
+    """Return the budget of checked inputs."""
     engine, rule = asked.engine, asked.rule
     capacity = asked.hardware.memory_capacity_bytes
     weights, activations, reserve = _parts(asked)
@@ -434,7 +435,7 @@ def _holds(asked: BudgetInputs, target: Stack, min_tokens: int) -> bool:
     if target != asked.target:
         # A log speaks of the layout it was written under.
         asked = replace(asked, target=target, logged=Logged())
-    return _budget(asked).kv_capacity_tokens >= min_tokens
+    return budget_of(asked).kv_capacity_tokens >= min_tokens
 
 
 def _larger_tp(asked: BudgetInputs) -> Iterator[int]:

@@ -186,6 +186,19 @@ def build_without_acceptance(config: DeploymentConfig) -> Deployment:
     return _build(config, None, needs_acceptance=False)
 
 
+def build_for_lengths(config: DeploymentConfig, context_len: int) -> Deployment:
+    """Wire a deployment for questions of memory about sequences of ``context_len`` tokens.
+
+    Where prompts are not computed in chunks the largest step holds one of that length.
+    """
+    deployment = build_without_acceptance(config)
+    limits = deployment.limits
+    if limits.chunked_prefill or context_len <= deployment.budget.inputs.max_num_batched_tokens:
+        return deployment
+    scheduler = config.scheduler.model_copy(update={"max_num_batched_tokens": context_len})
+    return build_without_acceptance(config.model_copy(update={"scheduler": scheduler}))
+
+
 def build(config: DeploymentConfig, place: Place | None = None) -> Deployment:
     """Load the profiles, bind the method and work out the memory.
 

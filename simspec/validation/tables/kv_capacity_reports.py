@@ -33,9 +33,9 @@ from simspec.core.errors import SimspecError
 from simspec.core.units import from_gib
 from simspec.hardware.load import hardware_names, load_engine, load_hardware
 from simspec.hardware.profile import EngineProfile, Hardware
-from simspec.memory.capacity import MemoryBudget, memory_budget
+from simspec.memory.capacity import Logged, MemoryBudget, memory_budget
 from simspec.models.arch import Architecture
-from simspec.models.counts import kv_bytes_per_token, weights_bytes
+from simspec.models.counts import kv_bytes_per_token
 from simspec.models.hf_config import catalog_names, load_model
 from simspec.models.names import catalog_name_of
 from simspec.models.stack import Stack
@@ -206,12 +206,7 @@ def _from_utilisation(run: _Run, tokens: float, line: int) -> Iterator[Compariso
         group=group,
         line=line,
         subject=run.subject,
-        breakdown={
-            "usable_bytes": budget.usable_bytes,
-            "weights_bytes": -budget.weights_bytes,
-            "activation_bytes": -budget.activation_bytes,
-            "reserve_bytes": -budget.reserve_bytes,
-        },
+        breakdown=_terms(budget),
         family=group,
     )
 
@@ -221,23 +216,31 @@ def _from_reserves(run: _Run, tokens: float, line: int) -> Iterator[Comparison]:
     reserves = _reserves_gib(run)
     if reserves is None or run.subject["gpu_memory_utilization"] is None:
         return
-    usable = run.utilisation * run.hardware.memory_capacity_bytes
-    per_token = kv_bytes_per_token(run.target.blocks, run.target.kv_dtype, run.target.tp)
-    parts = {name: -from_gib(value) for name, value in reserves.items()}
-    if "weights_bytes" not in parts:
-        parts["weights_bytes"] = -weights_bytes(run.arch, run.target.weight_dtype, run.target.tp)
-    block = load_engine("vllm").block_size_tokens
-    pool = max(0.0, usable + sum(parts.values()))
+    engine = replace(load_engine("vllm"), memory_fraction=run.utilisation)
+    logged = Logged(**{name: from_gib(value) for name, value in reserves.items()})
+    try:
+        budget = _budget(run, engine, logged)
+    except SimspecError:
+        return
     yield Comparison(
         quantity="kv_cache_tokens",
         measured=tokens,
-        predicted=float(block * math.floor(pool / (block * per_token))),
+        predicted=float(budget.kv_capacity_tokens),
         group="from the log's reserves",
         line=line,
         subject=run.subject,
-        breakdown={"usable_bytes": usable, **parts},
+        breakdown=_terms(budget),
         family="from the log's reserves",
     )
+
+
+def _terms(budget: MemoryBudget) -> dict[str, float]:
+    return {
+        "usable_bytes": budget.usable_bytes,
+        "weights_bytes": -budget.weights_bytes,
+        "activation_bytes": -budget.activation_bytes,
+        "reserve_bytes": -budget.reserve_bytes,
+    }
 
 
 def _reserves_gib(run: _Run) -> dict[str, float] | None:
@@ -245,7 +248,7 @@ def _reserves_gib(run: _Run) -> dict[str, float] | None:
     activation = _size_gib(run.notes, "activation")
     other = _size_gib(run.notes, "non-torch")
     if activation is not None and other is not None:
-        known = {"activation_bytes": activation, "other_bytes": other}
+        known = {"activation_bytes": activation, "reserve_bytes": other}
         return known if math.isnan(run.weights_gib) else {**known, "weights_bytes": run.weights_gib}
     peak = _size_gib(run.notes, "peak non-KV")
     margin = re.search(rf"\+ {_NUMBER} MiB margin", run.notes)
@@ -253,12 +256,12 @@ def _reserves_gib(run: _Run) -> dict[str, float] | None:
         return {
             "weights_bytes": run.weights_gib,
             "activation_bytes": peak,
-            "other_bytes": float(margin[1]) / 2.0**10,
+            "reserve_bytes": float(margin[1]) / 2.0**10,
         }
     return None
 
 
-def _budget(run: _Run, engine: EngineProfile) -> MemoryBudget:
+def _budget(run: _Run, engine: EngineProfile, logged: Logged = Logged()) -> MemoryBudget:
     tokens = run.noted(r"max_num_batched_tokens (\d+)")
     rows = run.noted(r"max_num_seqs (\d+)")
     return memory_budget(
@@ -268,6 +271,7 @@ def _budget(run: _Run, engine: EngineProfile) -> MemoryBudget:
         target=run.target,
         max_num_batched_tokens=int(tokens or _default_tokens(run)),
         max_num_seqs=None if rows is None else int(rows),
+        logged=logged,
     )
 
 
