@@ -318,7 +318,9 @@ def _parts(asked: BudgetInputs) -> tuple[float, float, float]:
         reserve = engine.reserve_bytes
         link = asked.hardware.link
         if target.num_ranks > 1 and link is not None:
-            reserve += engine.collectives_bytes.get(link.name.split()[0], 0.0)
+            family = link.name.split()[0].casefold()
+            sizes = engine.collectives_bytes.items()
+            reserve += sum(size for name, size in sizes if name.casefold() == family)
     return weights, activations, reserve
 
 
