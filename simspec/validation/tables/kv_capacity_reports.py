@@ -195,7 +195,7 @@ def _from_utilisation(run: _Run, tokens: float, line: int) -> Iterator[Compariso
         return
     engine = replace(load_engine("vllm"), memory_fraction=run.utilisation)
     try:
-        budget = _budget(run, engine)
+        budget = _budget(run, engine, Logged())
     except SimspecError as error:
         yield LeftOut(line, "unsupported", str(error), run.subject, group)
         return
@@ -261,7 +261,7 @@ def _reserves_gib(run: _Run) -> dict[str, float] | None:
     return None
 
 
-def _budget(run: _Run, engine: EngineProfile, logged: Logged = Logged()) -> MemoryBudget:
+def _budget(run: _Run, engine: EngineProfile, logged: Logged) -> MemoryBudget:
     tokens = run.noted(r"max_num_batched_tokens (\d+)")
     rows = run.noted(r"max_num_seqs (\d+)")
     return memory_budget(
