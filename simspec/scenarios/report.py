@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import ConfigError
-from simspec.core.provenance import manifest, why_no_folder, write_json
+from simspec.core.provenance import manifest
 from simspec.core.resources import shown_name
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
@@ -18,14 +18,12 @@ from simspec.scenarios.calibrated import calibration_of, run_sentence
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.control import control_lines
 from simspec.scenarios.fleets import fleet_facts
-from simspec.scenarios.run import Outcome, draw_workload, simulate_scenario
+from simspec.scenarios.result_folder import FolderOptions, ResultFolder
+from simspec.scenarios.run import Observed, Outcome, draw_workload, simulate_scenario
 from simspec.scenarios.schema import ScenarioConfig, as_plain
 from simspec.serving._metric import definitions
 from simspec.workloads.workload import WorkloadRun
 
-RESULT = "result.json"
-OURS = frozenset({RESULT, "report.html"})
-"""What a result folder may hold already: an earlier run of the same command."""
 SHOWN = (
     "ttft_ms", "ttft_queue_ms", "ttft_prefill_ms", "ttft_p95_ms", "tpot_ms", "tpot_p95_ms",
     "itl_ms", "burst_gap_ms", "burst_gap_p99_ms", "e2e_ms", "queue_ms",
@@ -48,7 +46,12 @@ class SimulationReport:
 
 
 def simulate_file(
-    path: Path, *, baseline: bool = True, check: bool = False, output: Path | None = None
+    path: Path,
+    *,
+    baseline: bool = True,
+    check: bool = False,
+    output: Path | None = None,
+    options: FolderOptions | None = None,
 ) -> SimulationReport:
     """Simulate the scenario in ``path``, and plain autoregression on the same tapes.
 
@@ -59,22 +62,29 @@ def simulate_file(
     check : bool
         Assert the conservation laws after every step.
     output : Path, optional
-        Folder for ``result.json``; made only once everything has succeeded.
+        Folder for the result; it appears only once everything has succeeded.
+    options : FolderOptions, optional
+        How much of the runs goes there.
     """
+    if options is not None and output is None:
+        raise ConfigError("options of the result folder have no effect without --output")
     document = load_yaml(path)
     if "scenario" in document.data and "model" not in document.data:
         raise ConfigError(f"{path}: is a sweep, not one scenario; run 'simspec sweep {path}'")
     config = parse(document, ScenarioConfig)
-    _refuse_foreign(output)
-    report = simulate_config(
-        config,
-        {shown_name(path): path.read_bytes()},
-        Place(document),
-        baseline=baseline,
-        check=check,
-    )
-    if output is not None:
-        _write(output, report.document)
+    inputs = {shown_name(path): path.read_bytes()}
+    place = Place(document)
+    if output is None:
+        return simulate_config(config, inputs, place, baseline=baseline, check=check)
+    with ResultFolder(output, options) as folder:
+
+        def write(run: Observed) -> None:
+            folder.add(run, config.model)
+
+        report = simulate_config(
+            config, inputs, place, baseline=baseline, check=check, observe=write
+        )
+        folder.finish(report.document)
     return report
 
 
@@ -85,15 +95,19 @@ def simulate_config(
     *,
     baseline: bool = True,
     check: bool = False,
+    observe: Callable[[Observed], None] | None = None,
 ) -> SimulationReport:
-    """Simulate a validated scenario; ``inputs`` are the texts it came from, for the manifest."""
+    """Simulate a validated scenario; ``inputs`` are the texts it came from, for the manifest.
+
+    ``observe`` is called with each run of the scenario itself, not with those of the baseline.
+    """
     deployment = build(config, place)
-    ours = simulate_scenario(config, deployment, place, check=check)
+    ours = simulate_scenario(config, deployment, place, check=check, observe=observe)
     plain, deployments = None, [deployment]
     if deployment.method.name == "autoregressive":
         plain = ours
     elif baseline:
-        plain_config, plain_deployment = baseline_of(config, place)
+        plain_config, plain_deployment = baseline_of(config.with_replications(ours.num_runs), place)
         plain = simulate_scenario(plain_config, plain_deployment, place, check=check)
         deployments.append(plain_deployment)
     workload = draw_workload(config, 0, place)
@@ -101,6 +115,7 @@ def simulate_config(
     result = {
         **_facts(config, deployment, workload.source),
         "workload_counts": workload.counts(),
+        "replications": ours.num_runs,
         "assumptions": [*assumptions(deployments, [config]), *run_sentence(calibration)],
         "status": ours.status,
         "reason": ours.reason,
@@ -110,6 +125,8 @@ def simulate_config(
         **ours.quantiles,
         **ours.facts,
         "speculation": ours.speculation,
+        "stability": ours.stability,
+        "precision": ours.precision,
         **comparison_columns(ours, plain),
         "calibration": calibration,
     }
@@ -188,6 +205,9 @@ def _compared(ours: Outcome, plain: Outcome | None) -> dict[str, Interval | None
     for name, metric in PAIRED.items():
         top = plain.replications.get(metric, []) if plain is not None else []
         bottom = ours.replications.get(metric, [])
+        # A stopping rule may have ended one of them earlier: pairs are of the replications of both.
+        both = min(len(top), len(bottom))
+        top, bottom = top[:both], bottom[:both]
         defined = bool(top) and bool(bottom) and None not in top and None not in bottom
         if not defined:
             found[name] = None
@@ -230,7 +250,6 @@ def _facts(config: ScenarioConfig, deployment: Deployment, workload: str) -> dic
         "acceptance": describe_acceptance(deployment),
         "workload": workload,
         "price": None if price is None else asdict(price),
-        "replications": config.simulation.replications,
     }
 
 
@@ -251,6 +270,7 @@ def _header(result: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"price       {price['usd_per_hour']:g} $ per GPU and hour as of {price['as_of']}"
         )
+    lines += _precision_lines(result["precision"])
     if result["status"] != "ok":
         lines.append(str(result["reason"]))
     plain = result.get("baseline")
@@ -264,6 +284,25 @@ def _header(result: Mapping[str, Any]) -> list[str]:
             f"token: {result['tpot_ms']:.3f} ms against {plain['tpot_ms']:.3f} ms"
         )
     return [*lines, *_calibrated_line(result)]
+
+
+def _precision_lines(precision: Mapping[str, Any]) -> list[str]:
+    """Return what the stopping rule reached, and what is wrong with batches."""
+    lines = []
+    if "target_half_width" in precision:
+        half = precision["half_width"]
+        width = "no interval" if half is None else f"± {100 * half:.3g} % of its mean"
+        reached = "reached" if precision["reached"] else "not reached"
+        lines.append(
+            f"precision   {precision['metric']} {width} after {precision['replications']} "
+            f"replications; target ± {100 * precision['target_half_width']:.3g} % {reached}"
+        )
+    if correlated := precision.get("correlated_batches"):
+        lines.append(
+            f"precision   batches are too short: those of {', '.join(correlated)} are correlated, "
+            "so intervals are too narrow; make the run longer or lower simulation.num_batches"
+        )
+    return lines
 
 
 def _calibrated_line(result: Mapping[str, Any]) -> list[str]:
@@ -302,36 +341,3 @@ def _cells(prefix: str, outcome: Outcome, metric: str) -> dict[str, Any]:
     interval = interval_of(outcome.replications.get(metric, []))
     half = interval.half_width if interval else None
     return {f"{prefix}mean": interval.mean if interval else None, f"{prefix}± (95 %)": half}
-
-
-def _refuse_foreign(output: Path | None) -> None:
-    if output is None:
-        return
-    if reason := why_no_folder(output):
-        raise ConfigError(
-            f"{output}: cannot be used as a result folder ({reason}); choose another one with "
-            "--output"
-        )
-    if not output.exists():
-        return
-    try:
-        foreign = any(path.name not in OURS for path in output.iterdir())
-    except OSError as error:
-        raise ConfigError(
-            f"{output}: cannot be used as a result folder ({error.strerror}); choose another one "
-            "with --output"
-        ) from error
-    if foreign:
-        raise ConfigError(
-            f"{output}: exists and holds other things; give an empty or new folder with --output"
-        )
-
-
-def _write(output: Path, result: dict[str, Any]) -> None:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        write_json(output / RESULT, result)
-    except OSError as error:
-        raise ConfigError(
-            f"{output}: cannot write the result ({error.strerror}); choose another folder"
-        ) from error

@@ -6,8 +6,7 @@ nothing else, so two scenarios with the same seed meet the same requests, arriva
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,17 +16,18 @@ from simspec.core.errors import ConfigError, DoesNotFit, Infeasible
 from simspec.core.rng import stream
 from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
 from simspec.scenarios.control import ControlLog
+from simspec.scenarios.offered_load import load_sentence, offered_load
+from simspec.scenarios.samples import Samples
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.serving import invariants
 from simspec.serving.admission import config_of
 from simspec.serving.measured import Roofs, Slo
-from simspec.serving.metrics import latency_quantiles_ms, summarise
 from simspec.serving.plan import ServingSetup
 from simspec.serving.records import Fate, RunRecords
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
 from simspec.serving.simulate import simulate
-from simspec.serving.stability import assess
+from simspec.serving.window import Window
 from simspec.workloads.workload import WorkloadRun
 
 
@@ -46,6 +46,15 @@ class Outcome:
     facts: dict[str, Any] = field(default_factory=dict)
     speculation: dict[str, Any] | None = None
     """What speculation control did; None where nothing changes the method's drafts."""
+    stability: dict[str, Any] | None = None
+    """The drift test and the offered load in closed form."""
+    precision: dict[str, Any] | None = None
+    """What intervals are made of, and what the stopping rule reached."""
+
+    @property
+    def num_runs(self) -> int:
+        """Replications there were."""
+        return int(self.precision["replications"]) if self.precision else 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for the store."""
@@ -56,6 +65,17 @@ class Outcome:
             "quantiles": self.quantiles,
             "facts": self.facts,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A replication that has ended, for whoever writes it down."""
+
+    replication: int
+    records: RunRecords
+    window: Window
+    slo: Slo
+    roofs: Roofs
 
 
 def draw_workload(config: ScenarioConfig, replication: int, place: Place | None) -> WorkloadRun:
@@ -75,8 +95,16 @@ def simulate_scenario(
     place: Place | None = None,
     *,
     check: bool = False,
+    observe: Callable[[Observed], None] | None = None,
 ) -> Outcome:
     """Run every replication and return its metrics.
+
+    Parameters
+    ----------
+    check : bool
+        Assert the conservation laws after every step.
+    observe : callable, optional
+        Called with each run when it has ended; its records are not kept.
 
     Raises
     ------
@@ -88,11 +116,12 @@ def simulate_scenario(
         The workload is wrong.
     """
     require_room(deployment, 1, place)
-    metrics: list[dict[str, float]] = []
-    quantiles: list[dict[str, Any]] = []
-    reasons: list[str] = []
+    slo, roofs = slo_of(config), roofs_of(deployment)
+    samples = Samples(config.simulation, slo, roofs)
     control = ControlLog(deployment)
-    for replication in range(config.simulation.replications):
+    load = None
+    while not samples.num_runs or not samples.is_enough():
+        replication = samples.num_runs
         workload = draw_workload(config, replication, place)
         _refuse_what_has_no_effect(config, deployment, workload, place)
         records = simulate(_setup(config, deployment, workload, replication), check=check)
@@ -100,31 +129,30 @@ def simulate_scenario(
             _check_roofs(records, deployment)
         _refuse_if_nothing_ran(records, deployment, place)
         control.add(records)
-        verdict = assess(records)
-        if not verdict.is_stable:
-            reasons.append(verdict.reason)
-        warmup = config.simulation.warmup
-        metrics.append(
-            summarise(records, slo_of(config), roofs=roofs_of(deployment), warmup=warmup)
-        )
-        quantiles.append(latency_quantiles_ms(records, warmup=warmup))
-    unstable = bool(reasons) and 2 * len(reasons) >= config.simulation.replications
-    hidden = _meaningless_when_unstable if unstable else _never
+        with blame(place, "simulation"):
+            window = samples.add(records)
+        if replication == 0:
+            load = offered_load(deployment, workload, config.replicas)
+        if observe is not None:
+            observe(Observed(replication, records, window, slo, roofs))
+    reason = samples.unstable_because
+    hidden = _meaningless_when_unstable if reason is not None else _never
+    values, quantiles = samples.values(), samples.quantiles()
     return Outcome(
-        status="unstable" if unstable else "ok",
-        reason=reasons[0] if unstable else None,
-        replications={
-            name: [None if hidden(name) else _known(m[name]) for m in metrics]
-            for name in metrics[0]
-        },
-        quantiles={
-            name: [None] * len(q) if hidden(name) else q
-            for name in quantiles[0]
-            for q in [_averaged([sample[name] for sample in quantiles])]
-        },
+        status="ok" if reason is None else "unstable",
+        reason=None if reason is None else _both(reason, load),
+        replications={n: [None] * len(v) if hidden(n) else v for n, v in values.items()},
+        quantiles={n: [None] * len(q) if hidden(n) else q for n, q in quantiles.items()},
         facts=memory_facts(deployment),
         speculation=control.summary(),
+        stability={"drift": samples.drift(), "offered_load": load},
+        precision=samples.precision(),
     )
+
+
+def _both(reason: str, load: dict[str, Any] | None) -> str:
+    sentence = load_sentence(load)
+    return f"{reason} ({sentence})" if sentence else reason
 
 
 def _meaningless_when_unstable(metric: str) -> bool:
@@ -232,11 +260,3 @@ def _refuse_if_nothing_ran(
             )
         reason = next(iter(records.refusals.values()))
         raise DoesNotFit(f"none of the {len(records.refusals)} requests can ever fit: {reason}")
-
-
-def _known(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _averaged(samples: Sequence[Any]) -> list[float | None]:
-    return [_known(v) for v in np.mean(np.stack(samples), axis=0)]

@@ -14,12 +14,15 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializeAsAny,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from simspec.core.errors import nearest
 from simspec.decoding._base import METHODS, AcceptanceConfig, MethodConfig
 from simspec.decoding.acceptance._shorthand import parse_acceptance
+from simspec.serving.metrics import METRICS
 from simspec.serving.preemption._base import PREEMPTIONS, PreemptionConfig
 from simspec.serving.routing._base import ROUTERS, RouterConfig
 from simspec.serving.scheduling._base import SCHEDULERS
@@ -123,6 +126,59 @@ class SimulationConfig(StrictModel):
     closed loop at least the requests it starts with, whose prompts all queue at once."""
     max_simulated_s: float | None = Field(default=None, gt=0)
     """Stop the simulated clock here."""
+    intervals: Literal["replications", "batch_means"] = "replications"
+    """What intervals are made of: one value per replication, or one per batch of consecutive
+    requests of each run, for one long run."""
+    num_batches: int | None = Field(default=None, ge=2, le=1000)
+    """Batches per run with ``batch_means``; 20 if not given."""
+    target_half_width: float | None = Field(default=None, gt=0, lt=1)
+    """Replicate until the half-width of the interval of ``metric`` is this share of its mean."""
+    metric: str | None = None
+    """What ``target_half_width`` is about; ``tpot_ms`` if not given."""
+    max_replications: int | None = Field(default=None, ge=1, le=10_000)
+    """Where replicating stops short of ``target_half_width``; 100 if not given."""
+
+    @property
+    def stopping_metric(self) -> str:
+        """The metric that ``target_half_width`` is about."""
+        return self.metric or "tpot_ms"
+
+    @property
+    def most_replications(self) -> int:
+        """Where replicating stops at the latest."""
+        return max(self.replications, self.max_replications or 100)
+
+    @field_validator("metric")
+    @classmethod
+    def _metric_exists(cls, value: str | None) -> str | None:
+        if value is not None and value not in METRICS:
+            raise PydanticCustomError(
+                "metric",
+                "unknown metric {value}; {nearest}",
+                {"value": repr(value), "nearest": nearest(value, METRICS)},
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.num_batches is not None and self.intervals != "batch_means":
+            raise PydanticCustomError(
+                "no_batches",
+                "num_batches has no effect without intervals: batch_means; remove it",
+            )
+        given = [name for name in ("metric", "max_replications") if getattr(self, name) is not None]
+        if given and self.target_half_width is None:
+            raise PydanticCustomError(
+                "no_target",
+                "{name} has no effect without target_half_width; remove it",
+                {"name": given[0]},
+            )
+        if self.max_replications is not None and self.max_replications < self.replications:
+            raise PydanticCustomError(
+                "too_few_replications",
+                "max_replications is below replications, the least there are; raise it",
+            )
+        return self
 
 
 class DeploymentConfig(StrictModel):
@@ -205,3 +261,13 @@ class ScenarioConfig(DeploymentConfig):
             return None
         router: RouterConfig = self.router or ROUTERS.parse("least_loaded")
         return router
+
+    def with_replications(self, replications: int) -> Self:
+        """Return the scenario with exactly so many replications, whatever was to be reached."""
+        exactly = {
+            "replications": replications,
+            "target_half_width": None,
+            "metric": None,
+            "max_replications": None,
+        }
+        return self.model_copy(update={"simulation": self.simulation.model_copy(update=exactly)})

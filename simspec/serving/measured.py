@@ -39,6 +39,7 @@ class Roofs:
     peak_flop_per_s: float
     bandwidth_bytes_per_s: float
     num_devices: int = 1
+    """Ranks of one replica."""
     power: Power | None = None
     price: Price | None = None
 

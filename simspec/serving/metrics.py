@@ -32,7 +32,9 @@ __all__ = [
     "PERCENTILES",
     "Metric",
     "latency_quantiles_ms",
+    "latency_quantiles_of",
     "metric",
+    "metrics_of",
     "summarise",
 ]
 
@@ -59,7 +61,11 @@ def summarise(
         See :func:`simspec.serving.window.measured_window`.
     """
     window = measured_window(records, warmup=warmup, cooldown=cooldown)
-    measured = Measured(records, window, slo or Slo(), roofs)
+    return metrics_of(Measured(records, window, slo or Slo(), roofs))
+
+
+def metrics_of(measured: Measured) -> dict[str, float]:
+    """Return every metric of a part of a run by its key."""
     return {name: entry.compute(measured) for name, entry in METRICS.items()}
 
 
@@ -78,7 +84,11 @@ def latency_quantiles_ms(
         milliseconds, NaN when nobody was measured.
     """
     window = measured_window(records, warmup=warmup, cooldown=cooldown)
-    measured = Measured(records, window, Slo(), None)
+    return latency_quantiles_of(Measured(records, window, Slo(), None))
+
+
+def latency_quantiles_of(measured: Measured) -> dict[str, FloatArray]:
+    """Return what :func:`latency_quantiles_ms` does for a part of a run."""
     samples = {"ttft": measured.ttft_s, "tpot": measured.tpot_s, "e2e": measured.e2e_s}
     levels = np.arange(101.0)
     return {

@@ -78,6 +78,22 @@ def measured_window(
     return Window(order[first:last], start_s, end_s, first, num_requests - last)
 
 
+def in_batches(records: RunRecords, window: Window, num_batches: int) -> list[Window]:
+    """Return the measured part as batches of equally many consecutive requests.
+
+    A batch lasts from its first arrival to that of the next one; the last to the end of the
+    window. What does not divide is left out at the start.
+    """
+    size = window.requests.size // num_batches
+    spare = window.requests.size - size * num_batches
+    parts = window.requests[spare:].reshape(num_batches, size)
+    bounds = [*records.requests.arrival_s[parts[:, 0]].tolist(), window.end_s]
+    return [
+        Window(part, start_s, end_s, window.num_warmup, window.num_cooldown)
+        for part, start_s, end_s in zip(parts, bounds[:-1], bounds[1:], strict=True)
+    ]
+
+
 def _warmup(records: RunRecords, order: IntArray) -> int:
     requests = records.requests
     finished = np.flatnonzero(requests.fate[order] == Fate.FINISHED)

@@ -267,6 +267,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "name": "unverified_fallback", "num_waiting": 3, "batch_size": 7, "resume_share": 0.9,
         },
     ),
+    "batches": changed(
+        simulation={
+            "seed": 5, "replications": 1, "warmup": 0.0, "intervals": "batch_means",
+            "num_batches": 2,
+        }
+    ),
+    "precise": changed(
+        simulation={
+            "seed": 5, "replications": 2, "warmup": 0.0, "target_half_width": 0.25,
+            "metric": "tpot_ms", "max_replications": 10,
+        }
+    ),
 }  # fmt: skip
 VARIANTS["least_loaded"] = changed(replicas=2, router={"name": "least_loaded", "by": "requests"})
 VARIANTS["random"] = changed(replicas=3, router={"name": "random", "choices": 1})
@@ -414,12 +426,23 @@ OTHER: dict[str, Any] = {
     "simulation.replications": 3,
     "simulation.warmup": 0.5,
     "simulation.max_simulated_s": 0.02,
+    "simulation.intervals": "batch_means",
+    "simulation.num_batches": 3,
+    "simulation.target_half_width": 0.4,
+    "simulation.metric": "drafted_per_round",
+    "simulation.max_replications": 6,
 }
 OTHER_OF = {
     ("plain", "method"): {"name": "kangaroo", "confidence_threshold": 0},
     ("dual_model", "tp"): 4,
     ("least_loaded", "replicas"): 3,
     ("random", "replicas"): 4,
+    ("base", "simulation.target_half_width"): 0.02,
+    ("batches", "simulation.intervals"): "replications",
+    ("batches", "simulation.target_half_width"): 0.02,
+    ("precise", "simulation.target_half_width"): 0.9,
+    ("precise", "simulation.replications"): 6,
+    ("precise", "simulation.max_replications"): 3,
 }
 LABELS = {"name", "description", "acceptance.source"}
 """Printed with the results; no number can depend on them."""

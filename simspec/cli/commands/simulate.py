@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -23,6 +24,21 @@ def simulate(
     check: bool = typer.Option(
         False, "--check", help="Assert every conservation law after every step (slow)."
     ),
+    trace_from_s: float | None = typer.Option(
+        None, "--trace-from", min=0.0, help="Start of what trace.json shows, simulated seconds."
+    ),
+    trace_to_s: float | None = typer.Option(
+        None, "--trace-to", min=0.0, help="End of what trace.json shows, simulated seconds."
+    ),
+    trace_events: int | None = typer.Option(
+        None, "--trace-events", min=100, help="Most events in trace.json (100,000 if not given)."
+    ),
+    series_rows: int | None = typer.Option(
+        None,
+        "--series-rows",
+        min=1,
+        help="Most rows per replication in timeseries.parquet (10,000 if not given).",
+    ),
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Simulate one scenario: latencies, throughput, acceptance, memory, with 95 % intervals.
@@ -31,8 +47,22 @@ def simulate(
     """
     from simspec.scenarios.files import experiment_path
     from simspec.scenarios.report import simulate_file
+    from simspec.scenarios.result_folder import FolderOptions
 
-    result = simulate_file(experiment_path(scenario), baseline=baseline, check=check, output=output)
+    given = {
+        "trace_from_s": trace_from_s,
+        "trace_to_s": trace_to_s,
+        "trace_events": trace_events,
+        "series_rows": series_rows,
+    }
+    chosen: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+    result = simulate_file(
+        experiment_path(scenario),
+        baseline=baseline,
+        check=check,
+        output=output,
+        options=FolderOptions(**chosen) if chosen else None,
+    )
     if as_json:
         print_json(result.document)
     else:
