@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 
 from simspec.serving.event_trace import COUNTERS, Cut, Told, run_events
 from simspec.serving.measured import Measured, Roofs, Slo
+from simspec.serving.plan import ServingSetup
 from simspec.serving.records import Fate, RunRecords
 from simspec.serving.request_table import request_table
+from simspec.serving.routing._base import ROUTERS
 from simspec.serving.simulate import simulate
 from simspec.serving.time_series import STATES, SUMS, time_series
 from simspec.serving.vllm_bench import bench_result
@@ -35,8 +38,12 @@ OF_VLLM = {
 
 def run(**given: Any) -> RunRecords:
     """Preemptions, queueing and an idle stretch; with a clock some never finish."""
+    return simulate(chosen(**given))
+
+
+def chosen(**given: Any) -> ServingSetup:
     load = [*poisson(25, 60.0, prompt_len=20, output_len=15), Request(25, 90.0, 12, 1)]
-    return simulate(setup(load, **{"num_blocks": 12, "max_draft": 2, "alpha": 0.5, **given}))
+    return setup(load, **{"num_blocks": 12, "max_draft": 2, "alpha": 0.5, **given})
 
 
 def table_of(records: RunRecords) -> dict[str, Any]:
@@ -210,3 +217,23 @@ def test_idle_is_seen_in_the_counters() -> None:
 
 def records_fates(records: RunRecords) -> set[int]:
     return set(records.requests.fate.tolist())
+
+
+@pytest.mark.parametrize("max_rows", [6, 100_000])
+def test_a_fleet_has_rows_and_lanes_per_replica(max_rows: int) -> None:
+    """Sums hold replica by replica, and so do the lanes of the trace."""
+    router = ROUTERS.parse("round_robin")
+    records = simulate(replace(chosen(num_blocks=30), num_replicas=2, router=router))
+    steps = records.steps
+    series = time_series(records, ROOFS, max_rows)
+    events, _ = events_of(records)
+    for replica in range(2):
+        mine = series["replica"] == replica
+        theirs = steps.replica == replica
+        assert theirs.any()
+        assert series["output_tokens"][mine].sum() == steps.emitted[theirs].sum()
+        assert series["kv_used_share"][mine].max() <= 1.0
+        lanes_us = sum(e["dur"] for e in events if e["ph"] == "X" and e["pid"] == replica)
+        assert lanes_us == pytest.approx(1e6 * steps.duration_s[theirs].sum())
+        spans = {e["id"] for e in events if e["ph"] == "b" and e["pid"] == replica}
+        assert len(spans) == (records.requests.replica == replica).sum()
