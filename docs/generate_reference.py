@@ -31,7 +31,7 @@ from simspec.core.resources import data_dir
 from simspec.core.yamlio import load_yaml
 from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS
 from simspec.decoding.acceptance._common import BetaConfidence
-from simspec.hardware import engine_schema, schema
+from simspec.hardware import engine_schema, kernel_schema, schema
 from simspec.hardware.load import engine_names, hardware_names, load_engine, load_hardware
 from simspec.models.dtypes import DTYPES
 from simspec.models.hf_config import catalog_names, load_model
@@ -240,15 +240,16 @@ def hardware_schema() -> str:
         "compute": schema.ComputeGroup,
         "kernels": schema.KernelsGroup,
         "kernels.gemm.TYPE, kernels.decode_attention.TYPE, kernels.prefill_attention.TYPE": (
-            schema.KernelEntry
+            kernel_schema.KernelEntry
         ),
-        "kernels.elementwise": schema.ElementwiseEntry,
+        "kernels.gemm.TYPE": kernel_schema.GemmEntry,
+        "kernels.elementwise": kernel_schema.ElementwiseEntry,
         "link": schema.LinkGroup,
-        "link.all_reduce.ALGORITHM": schema.AllReduceEntry,
+        "link.all_reduce.ALGORITHM": kernel_schema.AllReduceEntry,
         "host_link": schema.HostLinkGroup,
         "power": schema.PowerGroup,
         "price": schema.PriceGroup,
-        "held_out_error": schema.HeldOutError,
+        "held_out_error": kernel_schema.HeldOutError,
     }
     return _sections(sections)
 

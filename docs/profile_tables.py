@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from simspec.hardware.kernel_schema import Evidence
 from simspec.hardware.load import hardware_names, load_hardware_config
-from simspec.hardware.schema import EngineKernelsGroup, Evidence, HardwareConfig, KernelsGroup
+from simspec.hardware.schema import EngineKernelsGroup, HardwareConfig, KernelsGroup
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

@@ -12,9 +12,10 @@ both latencies are fitted together; TTFT also holds the benchmark's own habits (
 a run makes, when the next prompt is sent), so a relative error of it counts :data:`TTFT_WEIGHT`
 of one of TPOT.
 
-The ``model_error`` is what whole steps of unseen deployments miss: fits of the same coefficients
-to three quarters of the fitted groups are judged on the fourth. It is the least
-error that, with those of the kernels, puts 95 % of these rows inside their 95 % intervals.
+The errors are what unseen deployments miss: fits of the same coefficients to three quarters of
+the fitted groups are judged on the fourth. Each is the least error that, with those of the
+kernels, puts 95 % of these rows inside their 95 % intervals: of whole steps and of first tokens,
+of dense models and of mixtures apart, where there are :data:`GROUPS_TO_JUDGE` deployments of both.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ HOST = (
 GROUPED = (
     Coefficient("grouped_flop_share", 0.05, 1.5, start=0.5),
     Coefficient("grouped_bandwidth_share", 0.2, 1.0, start=0.9),
-    Coefficient("grouped_overhead_us", 0.0, 100.0, start=5.0),
+    Coefficient("grouped_overhead_us", 0.0, 500.0, start=5.0),
     Coefficient("grouped_padding_rows", 0.0, 128.0, start=16.0),
     Coefficient("routing_shape", 0.3, 100.0, start=2.0),
 )
@@ -57,6 +58,9 @@ ROWS_PER_COEFFICIENT = 6
 
 COEFFICIENTS = tuple(c.name for c in (*HOST, *GROUPED, FRONT_END))
 """Everything that can be fitted, by name."""
+
+GROUPS_TO_JUDGE = 4
+"""With fewer deployments of a kind than this, the errors of all kinds together stand for it."""
 
 _SAME_RUNS = {"deepseek-r1": "deepseek-v3"}
 """One architecture, and tables that list one run under both names."""
@@ -75,8 +79,8 @@ class ServingGroup:
     price: Price
     tpot_s: Array
     ttft_s: Array
-    kernel_sigma: Array
-    """1 sigma of the logarithm of each TPOT from the errors of the kernels."""
+    kernel_sigma: tuple[Array, Array]
+    """1 sigma of the logarithm of each TPOT and TTFT from the errors of the kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,9 @@ class EngineFit:
         Fitted.
     judged : mapping
         Errors on the groups the fit did not see, by ``dense tpot``, ``moe ttft``, …
-    model_error : float
-        1 sigma of the logarithm of TPOT on unseen deployments, within the fitted ones; NaN where
-        they are too few to judge each other.
+    errors : mapping
+        1 sigma of logarithms on unseen deployments, within the fitted ones, by the names of the
+        profile's YAML; empty where they are too few to judge each other.
     engine : EngineProfile
         With the fitted values in place.
     """
@@ -103,7 +107,7 @@ class EngineFit:
     groups: int
     rows: int
     judged: Mapping[str, HeldOut]
-    model_error: float
+    errors: Mapping[str, float]
     engine: EngineProfile
 
     def yaml(self) -> str:
@@ -114,8 +118,8 @@ class EngineFit:
         lines += [f"  {name}: {v[name]}" for name in (*names, FRONT_END.name)]
         lines += ["kernels_in_steps:", f"  overhead_share: {v['overhead_share']}"]
         lines += [f"  {c.name}: {v[c.name]}" for c in GROUPED if c.name in v]
-        if math.isfinite(self.model_error):
-            lines += ["uncertainty:", f"  model_error: {self.model_error:.3f}"]
+        if self.errors:
+            lines += ["uncertainty:", *(f"  {k}: {e:.3f}" for k, e in self.errors.items())]
         lines.append("")
         return "\n".join(lines)
 
@@ -197,7 +201,7 @@ def fit_engine(
         groups=len(fitted),
         rows=sum(group.tpot_s.size for group in fitted),
         judged=judge(altered, judged),
-        model_error=_model_error(engine, fitted, known, values),
+        errors=_errors(engine, fitted, known, values),
         engine=altered,
     )
 
@@ -314,28 +318,50 @@ def _loss(residual: Array) -> float:
     return float(np.sum(np.sqrt(1.0 + (residual / LOSS_SCALE) ** 2) - 1.0))
 
 
-def _model_error(
+def _errors(
     engine: EngineProfile,
     groups: Sequence[ServingGroup],
     fixed: Mapping[str, float],
     near: Mapping[str, float],
-) -> float:
+) -> dict[str, float]:
     """Return 1 sigma on deployments unseen by the fit, from the fitted half alone."""
-    squares: list[Array] = []
-    dealt = sorted(groups, key=lambda group: (group.is_moe, group.name))
+    squares: dict[bool, list[tuple[Array, Array]]] = {False: [], True: []}
+    names = sorted({(group.is_moe, group.name) for group in groups})
+    fold_of = {name: index % _FOLDS for index, (_, name) in enumerate(names)}
     for fold in range(_FOLDS):
-        seen = [group for index, group in enumerate(dealt) if index % _FOLDS != fold]
-        unseen = [group for index, group in enumerate(dealt) if index % _FOLDS == fold]
-        if not unseen:
-            continue
+        seen = [group for group in groups if fold_of[group.name] != fold]
+        unseen = [group for group in groups if fold_of[group.name] == fold]
         try:
             altered = with_coefficients(engine, _fit(engine, seen, fixed, near)[0])
         except CalibrationError:
             # What is left is too little; the other folds judge.
             continue
         for group in unseen:
-            error = np.log(group.price(altered)[0] / group.tpot_s)
-            squares.append((error / _Z_95) ** 2 - group.kernel_sigma**2)
-    if not squares:
-        return math.nan
-    return math.sqrt(max(float(np.quantile(np.concatenate(squares), 0.95)), 0.0))
+            priced, measured = group.price(altered), (group.tpot_s, group.ttft_s)
+            tpot, ttft = (
+                (np.log(priced[which] / measured[which]) / _Z_95) ** 2
+                - group.kernel_sigma[which] ** 2
+                for which in (0, 1)
+            )
+            squares[group.is_moe].append((tpot, ttft))
+    kinds = [is_moe for is_moe, _ in names]
+    is_apart = min(kinds.count(False), kinds.count(True)) >= GROUPS_TO_JUDGE
+    return _by_kind(squares, is_apart=is_apart)
+
+
+def _by_kind(
+    squares: Mapping[bool, Sequence[tuple[Array, Array]]], *, is_apart: bool
+) -> dict[str, float]:
+    both = [*squares[False], *squares[True]]
+    if not both:
+        return {}
+    found: dict[str, float] = {}
+    names = {False: ("model_error", "first_token_error")}
+    names[True] = ("mixture_error", "mixture_first_token_error")
+    for is_moe, of_kind in squares.items():
+        if is_moe and not is_apart:
+            break
+        for which, name in enumerate(names[is_moe]):
+            rows = np.concatenate([group[which] for group in (of_kind if is_apart else both)])
+            found[name] = math.sqrt(max(float(np.quantile(rows, 0.95)), 0.0))
+    return found

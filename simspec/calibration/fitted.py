@@ -33,6 +33,8 @@ class Fitted:
         Rows left out because they were timed from the cache.
     tile_rows : tuple of int
         Matrix products: the tiles that ``padding_cost`` belongs to.
+    tile_columns : int
+        The same of ``idle_cost`` and ``wave_us``; 0 where waves are not counted.
     """
 
     values: Mapping[str, float]
@@ -41,6 +43,7 @@ class Fitted:
     judged: HeldOut
     num_resident: int = 0
     tile_rows: tuple[int, ...] = ()
+    tile_columns: int = 0
 
     def kernel_fit(self) -> KernelFit:
         """Return the coefficients of a kernel in SI units."""
@@ -53,6 +56,9 @@ class Fitted:
             padding_cost=self.values.get("padding_cost", 1.0),
             depth_s=from_ns(self.values.get("depth_ns", 0.0)),
             quantise_s=from_ns(self.values.get("quantise_ns", 0.0)),
+            tile_columns=self.tile_columns,
+            idle_cost=self.values.get("idle_cost", 0.0),
+            wave_s=from_us(self.values.get("wave_us", 0.0)),
             sequence_s=from_ns(self.values.get("sequence_ns", 0.0)),
             token_s=from_ns(self.values.get("token_ns", 0.0)),
         )
@@ -124,6 +130,8 @@ def yaml_table(kind: str, fits: Mapping[str, Fitted], *, indent: int) -> list[st
         lines += [f"{pad}    {key}: {_number(value)}" for key, value in fitted.values.items()]
         if fitted.tile_rows:
             lines.append(f"{pad}    tile_rows: [{', '.join(map(str, fitted.tile_rows))}]")
+        if fitted.tile_columns:
+            lines.append(f"{pad}    tile_columns: {fitted.tile_columns}")
         lines.append(f"{pad}    rows: {fitted.rows}")
         if fitted.standard_error:
             errors = ", ".join(

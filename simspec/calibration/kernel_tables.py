@@ -73,6 +73,7 @@ class ProductRows(KernelRows):
 
     num_rows: Array = field(kw_only=True)
     in_features: Array = field(kw_only=True)
+    out_features: Array = field(kw_only=True)
 
     def kept(self) -> ProductRows:
         """Return the rows that were not timed from the cache."""
@@ -85,6 +86,7 @@ class ProductRows(KernelRows):
             is_resident=self.is_resident[keep],
             num_rows=self.num_rows[keep],
             in_features=self.in_features[keep],
+            out_features=self.out_features[keep],
         )
 
 
@@ -161,6 +163,7 @@ def gemm_rows(table: pd.DataFrame, dtype: str, *, l2_bytes: float) -> ProductRow
         is_resident=GEMM_WEIGHT_COPIES * weight_bytes <= l2_bytes,
         num_rows=m,
         in_features=k,
+        out_features=n,
     )
 
 

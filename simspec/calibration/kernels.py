@@ -115,6 +115,7 @@ def _fit_gemm(folder: Path, engine: str, device: Hardware, l2_bytes: float) -> d
             device.peak_flop_per_s[dtype],
             device.memory_bandwidth_bytes_per_s,
             is_quantised=dtype not in ("bf16", "fp16"),
+            multiprocessors=device.multiprocessors or None,
             what=f"{device.name} {dtype} GEMM",
         )
         for dtype in tables.gemm_dtypes(table)

@@ -45,6 +45,12 @@ class KernelRate:
     """Rows the matrix kernel computes at once; several: the smallest that holds all."""
     padding_cost: float = 1.0
     """What a row that only fills a tile costs, in rows."""
+    waves: Quantity | None = None
+    """Tiles of columns per multiprocessor; None: waves of tiles are not counted."""
+    idle_cost: float = 0.0
+    """What a multiprocessor without a tile in the last wave costs, in busy ones."""
+    wave_s: float = 0.0
+    """Per wave."""
     row_s: float = 0.0
     """Per row, besides the roofline: activations brought into the format of the product, keys and
     values that are new."""
@@ -76,6 +82,8 @@ def kernel_rate(hardware: Hardware, fit: KernelFit, compute_dtype: str) -> Kerne
         vector_sharpness=fit.vector_sharpness,
         tile_rows=fit.tile_rows,
         padding_cost=fit.padding_cost,
+        idle_cost=fit.idle_cost,
+        wave_s=fit.wave_s,
     )
 
 
@@ -157,11 +165,28 @@ def rows_with_padding(rows: npt.NDArray[np.float64], rate: KernelRate) -> npt.ND
     ``m + c (M - m)``, with ``M`` the smallest tile that holds ``m`` rows, or as many of the
     largest as it takes, and ``c`` the cost of a row of padding.
     """
-    tiles = rate.tile_rows if isinstance(rate.tile_rows, tuple) else (rate.tile_rows,)
+    tiles = _tiles(rate)
     whole = np.ceil(rows / tiles[-1]) * tiles[-1]
     for tile in reversed(tiles[:-1]):
         whole = np.where(rows <= tile, tile, whole)
     return np.asarray(rows + rate.padding_cost * (whole - rows))
+
+
+def _tiles(rate: KernelRate) -> tuple[int, ...]:
+    return rate.tile_rows if isinstance(rate.tile_rows, tuple) else (rate.tile_rows,)
+
+
+def waves_of(rows: npt.NDArray[np.float64], rate: KernelRate) -> tuple[Quantity, Quantity]:
+    """Return the waves of tiles a product takes, and their ratio to full multiprocessors.
+
+    ``w`` tiles for each multiprocessor are charged as ``w + c (ceil(w) - w)``: in the last wave
+    some idle, and ``c`` is what each of them costs.
+    """
+    if rate.waves is None:
+        return 0.0, 1.0
+    full = np.maximum(np.ceil(rows / _tiles(rate)[-1]), 1.0) * rate.waves
+    charged = full + rate.idle_cost * (np.ceil(full) - full)
+    return charged, charged / full
 
 
 def product_seconds(
@@ -172,8 +197,8 @@ def product_seconds(
     :func:`kernel_seconds`, except where the engine has a matrix-vector kernel for few rows.
     Up to ``vector_rows`` rows that one runs: it unpacks and multiplies every weight again for
     each row, at a rate and with an overlap of its own.
-    Above, the matrix kernel computes whole tiles (:func:`rows_with_padding`). ``rows row_s`` is
-    added.
+    Above, the matrix kernel computes whole tiles (:func:`rows_with_padding`), in waves over the
+    multiprocessors (:func:`waves_of`). ``rows row_s`` is added.
 
     Parameters
     ----------
@@ -184,13 +209,15 @@ def product_seconds(
     rate : KernelRate
         Of the product.
     """
-    if not rate.vector_rows and rate.tile_rows == 1:
+    if not rate.vector_rows and rate.tile_rows == 1 and rate.waves is None:
         return kernel_seconds(flop, num_bytes, rate) + rows * rate.row_s
     memory_s = num_bytes / rate.bytes_per_s
     vector_s = smooth_max(flop / rate.vector_flop_per_s, memory_s, rate.vector_sharpness)
     tiles = rows_with_padding(np.asarray(rows, dtype=np.float64), rate)
     whole = np.divide(tiles, rows, out=np.ones(np.shape(tiles)), where=np.asarray(rows) > 0)
-    matrix_s = smooth_max(flop * whole / rate.flop_per_s, memory_s, rate.sharpness)
+    waves, idle = waves_of(np.asarray(rows, dtype=np.float64), rate)
+    matrix_s = smooth_max(flop * whole * idle / rate.flop_per_s, memory_s, rate.sharpness)
+    matrix_s = matrix_s + waves * rate.wave_s
     roof = np.where(np.asarray(rows) <= rate.vector_rows, vector_s, matrix_s)
     seconds = roof + rate.overhead_s + rows * rate.row_s
     return float(seconds) if seconds.ndim == 0 else seconds

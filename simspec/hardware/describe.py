@@ -25,6 +25,8 @@ def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[st
     }
     for dtype, peak in hardware.peak_flop_per_s.items():
         values[f"compute.dense_peak_tflops.{dtype}"] = _short(tflops(peak))
+    if hardware.multiprocessors:
+        values["compute.multiprocessors"] = hardware.multiprocessors
     values["kernels.calibrated"] = hardware.calibrated
     if hardware.efficiencies_of:
         values["kernels.efficiencies_of"] = hardware.efficiencies_of
@@ -74,6 +76,10 @@ def _describe_fit(key: str, fit: KernelFit) -> dict[str, float | str | bool]:
         values[f"{key}.depth_ns"] = _short(ns(fit.depth_s))
     if fit.quantise_s:
         values[f"{key}.quantise_ns"] = _short(ns(fit.quantise_s))
+    if fit.tile_columns:
+        values[f"{key}.tile_columns"] = fit.tile_columns
+        values[f"{key}.idle_cost"] = fit.idle_cost
+        values[f"{key}.wave_us"] = _short(us(fit.wave_s))
     if fit.sequence_s:
         values[f"{key}.sequence_ns"] = _short(ns(fit.sequence_s))
     if fit.token_s:

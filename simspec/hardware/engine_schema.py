@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
 from simspec.core.units import from_gb, from_us, gb, us
+from simspec.hardware.kernel_schema import ProfileGroup, SourcedGroup
 from simspec.hardware.profile import EngineProfile, KernelsInSteps
-from simspec.hardware.schema import ProfileGroup, SourcedGroup
 from simspec.hardware.uncertainty import Sigma, default_errors
 
 HostMicroseconds = Annotated[float, Field(ge=0.0, le=1_000_000.0)]
@@ -101,6 +102,13 @@ class UncertaintyGroup(SourcedGroup):
 
     model_error: Sigma
     """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""
+    mixture_error: Sigma | None = None
+    """The same where the model has experts; absent: ``model_error``."""
+    first_token_error: Sigma | None = None
+    """The same of the time to first token in a closed loop, the habits of whoever measures it
+    included; absent: as of steps."""
+    mixture_first_token_error: Sigma | None = None
+    """The same where the model has experts; absent: ``first_token_error``."""
     host_error: Sigma = 0.0
     """1 sigma of the logarithm of the host times, where ``model_error`` does not hold theirs."""
 
@@ -159,6 +167,9 @@ def to_engine(config: EngineConfig) -> EngineProfile:
             "uncertainty": error.source,
         },
         model_error=error.model_error,
+        mixture_error=error.mixture_error,
+        first_token_error=error.first_token_error,
+        mixture_first_token_error=error.mixture_first_token_error,
         host_error=error.host_error,
     )
 
@@ -183,6 +194,10 @@ def _in_steps(group: KernelsInStepsGroup | None) -> KernelsInSteps:
         routing_shape=math.inf if group.routing_shape is None else group.routing_shape,
         collective_overhead_s=from_us(group.collective_overhead_us),
     )
+
+
+def _stated(values: Mapping[str, float | None]) -> dict[str, float | str | bool]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def describe_engine(
@@ -231,6 +246,13 @@ def describe_engine(
         "scheduler.prefix_caching": engine.prefix_caching,
         "scheduler.reserves_output": engine.reserves_output,
         "uncertainty.model_error": engine.model_error,
+        **_stated(
+            {
+                "uncertainty.mixture_error": engine.mixture_error,
+                "uncertainty.first_token_error": engine.first_token_error,
+                "uncertainty.mixture_first_token_error": engine.mixture_first_token_error,
+            }
+        ),
         "uncertainty.host_error": engine.host_error,
     }
     rounded = {k: float(f"{v:.10g}") if type(v) is float else v for k, v in values.items()}

@@ -64,6 +64,12 @@ class KernelFit:
     """Matrix products: seconds per input feature, since a tile adds up its products in steps."""
     quantise_s: float = 0.0
     """Matrix products: seconds per activation that is brought into their format first."""
+    tile_columns: int = 0
+    """Columns of the result that one multiprocessor computes at once; 0: they are not counted."""
+    idle_cost: float = 0.0
+    """What a multiprocessor without a tile in the last wave costs, in busy ones."""
+    wave_s: float = 0.0
+    """Matrix products: seconds for each wave of tiles, filling and draining its pipelines."""
     sequence_s: float = 0.0
     """Decode attention: seconds per sequence and KV head, the set-up of a piece of work."""
     token_s: float = 0.0
@@ -189,6 +195,8 @@ class Hardware:
     """Kernels of engines that bring their own, by the name engine profiles use."""
     grouped: KernelsInSteps = KernelsInSteps()
     """How products over experts compare with plain ones."""
+    multiprocessors: int = 0
+    """That share the tiles of a matrix product; 0: not known, and no fit may count them."""
 
     @property
     def uncalibrated_note(self) -> str:
@@ -321,5 +329,25 @@ class EngineProfile:
     """Whether a request is admitted only when the KV of its whole answer has room too."""
     model_error: float = 0.0
     """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""
+    mixture_error: float | None = None
+    """The same where the model has experts; None: ``model_error``."""
+    first_token_error: float | None = None
+    """The same of the time to first token in a closed loop; None: as of steps."""
+    mixture_first_token_error: float | None = None
+    """The same where the model has experts; None: ``first_token_error``."""
     host_error: float = 0.0
     """1 sigma of the logarithm of the host times, where ``model_error`` does not hold theirs."""
+
+    def error_of_steps(self, *, has_experts: bool) -> float:
+        """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""
+        if has_experts and self.mixture_error is not None:
+            return self.mixture_error
+        return self.model_error
+
+    def error_of_first_tokens(self, *, has_experts: bool) -> float:
+        """1 sigma of the logarithm of TTFT in a closed loop, beyond the errors of the kernels."""
+        if has_experts and self.mixture_first_token_error is not None:
+            return self.mixture_first_token_error
+        if self.first_token_error is not None:
+            return self.first_token_error
+        return self.error_of_steps(has_experts=has_experts)

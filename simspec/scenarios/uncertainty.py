@@ -69,7 +69,9 @@ class Errors:
         found: list[Effect] = []
         for group in self._groups:
             found += self._of_group(group, evaluate, base)
-        if step := self._cost.engine.model_error:
+        stacks = self._cost.stacks.values()
+        has_experts = any(block.moe is not None for stack in stacks for block in stack.blocks)
+        if step := self._cost.engine.error_of_steps(has_experts=has_experts):
             shared = default_errors().shared.step
             found.append(Effect("engine.model", shared, dict.fromkeys(base, np.asarray(step))))
         return found

@@ -31,6 +31,8 @@ from simspec.scenarios.build import Deployment
 from simspec.scenarios.closed_loop import ClosedLoop
 
 _PERFECT = KernelFit(flop_efficiency=1.0, bandwidth_efficiency=1.0, overhead_s=0.0)
+FEWEST_REQUESTS = 10.0
+"""Of each user that a run makes at least, also one said to be of the steady state alone."""
 ROUTING_SLACK = 0.25
 """Texts of one kind hit fewer experts than independent routing; a step of a mixture may be this
 much below the floor of independent routing."""
@@ -91,7 +93,7 @@ def refutations(
     alone_s = step_s(np.ones_like(users))
     # A prompt in a step shares the reading of its weights.
     cycle = users * np.maximum(prompt_s - alone_s, 0.0) + steps * step_s(users)
-    allowed = sojourn * (1.0 + 1.0 / np.asarray(load.requests_per_user))
+    allowed = sojourn * (1.0 + 1.0 / np.minimum(load.requests_per_user, FEWEST_REQUESTS))
     decoding = np.maximum(users * steps * tpot / sojourn, 1.0)
     floor = step_s(decoding)
     is_moe = any(block.moe is not None for block in target.blocks)

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from simspec.calibration.engines import ServingGroup, is_fitted
-from simspec.calibration.robust import Array
+from simspec.calibration.robust import Array, halves
 from simspec.core.errors import SimspecError
 from simspec.core.yamlio import parse_mapping
 from simspec.cost.forward import CostModel
+from simspec.cost.work import Quantity
 from simspec.hardware.load import engine_names, hardware_names
 from simspec.hardware.profile import EngineProfile
 from simspec.models.hf_config import catalog_names
@@ -49,6 +50,20 @@ TURNAROUND_STEPS = 1.0
 IN_STEP = frozenset({"0.5.1.post1", "0.5.8.post1"})
 """SGLang versions of the runs that keep all users in step."""
 
+ENGINE_OF_VERSION = {"vllm 0.12.0": "vllm_0_12"}
+"""Versions that differ enough from the others of their engine to have a profile of their own."""
+
+DEFAULT_SEATS = {"vllm": 1024}
+"""Most requests served at once where an engine's default differs from its profile: vLLM's since
+0.9.1 on devices with 70 GiB and more, as all of these have (EngineArgs.get_batch_defaults)."""
+
+SEATS = {"vllm 0.11.2": 128, "vllm": 128}
+"""The same of runs that show another: by Little's law 96 to 106 of the 512 users of every run of
+0.11.2, and of those of no version, decode, on 2, 4 and 8 GPUs alike."""
+
+STEADY = frozenset({"0.12.0"})
+"""Versions of vLLM whose runs hold no burst of their start: their TTFT is of the steady state."""
+
 FITTED_HARDWARE = frozenset({"h100_sxm", "h200_sxm"})
 """Devices whose rows engines are fitted to; all others judge."""
 
@@ -69,7 +84,6 @@ BLOCK_SCALED = ("deepseek", "qwen3-235b", "minimax", "kimi", "qwen3.5", "glm")
 
 
 FASTER = 0.8
-REFUTED_SHARE = 0.1
 STATIC_SCALES = ("llama",)
 """Models that TensorRT-LLM runs from NVIDIA's checkpoints, whose input scales are known before."""
 
@@ -102,6 +116,7 @@ class Group:
         """Return the rows that nothing speaks against, as a fit of the engine takes them."""
         kept = np.array([doubt is None for doubt in self.doubts], dtype=np.bool_)
         own = self.deployment.cost
+        tpot_sigma, ttft_sigma = self._kernel_sigma()
 
         def price(engine: EngineProfile) -> tuple[Array, Array]:
             found = self.predict(CostModel(own.stacks, own.hardware, engine))
@@ -114,22 +129,32 @@ class Group:
             price=price,
             tpot_s=self.tpot_s[kept],
             ttft_s=self.ttft_s[kept],
-            kernel_sigma=self.sigma(model_error=0.0)[kept],
+            kernel_sigma=(tpot_sigma[kept], ttft_sigma[kept]),
         )
 
-    def sigma(self, model_error: float | None = None) -> Array:
-        """Return 1 sigma of the logarithm of each TPOT, from the errors of the profiles.
+    def sigma(self) -> tuple[Array, Array]:
+        """Return 1 sigma of the logarithm of each TPOT and TTFT, from errors of the profiles."""
+        engine, has_experts = self.deployment.engine, self.family == "moe"
+        tpot, ttft = self._kernel_sigma()
+        return (
+            np.hypot(tpot, engine.error_of_steps(has_experts=has_experts)),
+            np.hypot(ttft, engine.error_of_first_tokens(has_experts=has_experts)),
+        )
 
-        Parameters
-        ----------
-        model_error : float, optional
-            In place of the engine profile's.
-        """
+    def _kernel_sigma(self) -> tuple[Array, Array]:
+        """Return the same without what the engine's fit misses of whole runs."""
         own = self.deployment.cost
-        if model_error is not None:
-            own = CostModel(own.stacks, own.hardware, replace(own.engine, model_error=model_error))
-        effects = Errors(own).effects(lambda cost: {"tpot": self.predict(cost).tpot_s})
-        return np.broadcast_to(np.asarray(sigma_of(effects, "tpot")), self.tpot_s.shape)
+        judged = replace(own.engine, model_error=0.0, mixture_error=None)
+        effects = Errors(CostModel(own.stacks, own.hardware, judged)).effects(self._latencies)
+        tpot, ttft = (
+            np.broadcast_to(np.asarray(sigma_of(effects, name)), self.tpot_s.shape)
+            for name in ("tpot", "ttft")
+        )
+        return tpot, ttft
+
+    def _latencies(self, cost: CostModel) -> dict[str, Quantity]:
+        found = self.predict(cost)
+        return {"tpot": found.tpot_s, "ttft": found.ttft_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +178,8 @@ class NoGroup:
 class _Key:
     hardware: str
     engine: str
+    profile: str
+    """Of the engine's version."""
     model: str
     precision: str
     gemm: str
@@ -162,6 +189,8 @@ class _Key:
     moe_tp: int
     moe_ep: int
     in_step: bool
+    seats: int
+    """Most requests served at once; 0: as the engine's profile says."""
 
     @property
     def name(self) -> str:
@@ -195,10 +224,7 @@ def _group(key: _Key, members: list[int], records: list[dict[str, Any]]) -> Grou
     return Group(
         name=key.name,
         family="moe" if is_moe else "dense",
-        is_fitted=key.hardware in FITTED_HARDWARE
-        and is_fitted(
-            key.engine, deployment.architecture.name, key.hardware, deployment.target.num_ranks
-        ),
+        is_fitted=_is_fitted(key, deployment),
         deployment=deployment,
         index=members,
         load=load,
@@ -211,39 +237,42 @@ def _group(key: _Key, members: list[int], records: list[dict[str, Any]]) -> Grou
     )
 
 
+def _is_fitted(key: _Key, deployment: Deployment) -> bool:
+    if key.hardware not in FITTED_HARDWARE:
+        return False
+    if key.profile != key.engine:
+        # One model on one device: every other doubling would leave a single number of GPUs.
+        return bool(halves([key.name])[0])
+    return is_fitted(
+        key.engine, deployment.architecture.name, key.hardware, deployment.target.num_ranks
+    )
+
+
 def _with_suspects(
     read: Sequence[Group | NoGroup], records: list[dict[str, Any]]
 ) -> list[Group | NoGroup]:
     """Doubt the rows whose own runs or neighbours contradict them.
 
-    Of the runs of an engine version of which arithmetic refutes :data:`REFUTED_SHARE` and more,
-    none is judged. Nor are those of a deployment and version of which two runs of one load differ
-    by more than :data:`FASTER`: something that no column states tells them apart. And more users
-    are not served faster: a row is doubted whose TPOT is less than :data:`FASTER` of one with half
-    the users or fewer, at the same lengths of the same deployment.
+    Not judged are the runs of a deployment and version of which two of one load differ by more
+    than :data:`FASTER`: something that no column states tells them apart. And more users are not
+    served faster: a row is doubted whose TPOT is less than :data:`FASTER` of one with half the
+    users or fewer, at the same lengths of the same deployment.
     """
-    refuted: dict[str, list[bool]] = {}
+    members: dict[str, list[int]] = {}
     for group in read:
-        if isinstance(group, Group):
-            for index, doubt in zip(group.index, group.doubts, strict=True):
-                refuted.setdefault(_run(records[index]), []).append(doubt is not None)
+        members.setdefault(group.name, []).extend(group.index)
     found: list[Group | NoGroup] = []
     for group in read:
         if isinstance(group, NoGroup):
             found.append(group)
             continue
         doubts = list(group.doubts)
-        unstated = _unstated(records, group.index)
+        unstated = _unstated(records, members[group.name])
         for place, index in enumerate(group.index):
             if doubts[place] is not None:
                 continue
             run = _run(records[index])
-            reason = unstated.get(run) or _outrun(records, group.index, index)
-            if sum(refuted[run]) >= REFUTED_SHARE * len(refuted[run]):
-                reason = (
-                    f"arithmetic refutes {sum(refuted[run])} of the {len(refuted[run])} runs of "
-                    f"{run}, so what the columns say of the others is doubtful too"
-                )
+            reason = unstated.get(run) or _outrun(records, members[group.name], index)
             if reason is not None:
                 doubts[place] = Doubt("suspect", reason)
         found.append(replace(group, doubts=doubts))
@@ -317,6 +346,7 @@ def _key(row: Mapping[str, Any]) -> _Key:
     return _Key(
         hardware=_text(row["hardware"]),
         engine=_text(row["engine"]),
+        profile=ENGINE_OF_VERSION.get(_run(row), _text(row["engine"])),
         model=_text(row["model"]),
         precision=_text(row["precision"]),
         gemm=gemm,
@@ -326,6 +356,7 @@ def _key(row: Mapping[str, Any]) -> _Key:
         moe_tp=moe_tp,
         moe_ep=moe_ep,
         in_step=_text(row["engine_version"]) in IN_STEP,
+        seats=SEATS.get(_run(row), DEFAULT_SEATS.get(_text(row["engine"]), 0)),
     )
 
 
@@ -359,8 +390,8 @@ def _kv_dtype(key: _Key, model: str) -> str:
 def _deployment(key: _Key) -> Deployment:
     if key.hardware not in hardware_names():
         raise _Unknown(unknown("hardware profile", key.hardware, hardware_names()))
-    if key.engine not in engine_names():
-        raise _Unknown(unknown("engine profile", key.engine, engine_names()))
+    if key.profile not in engine_names():
+        raise _Unknown(unknown("engine profile", key.profile, engine_names()))
     model = catalog_name_of(key.model)
     if model is None:
         raise _Unknown(unknown("architecture", key.model, catalog_names()))
@@ -368,13 +399,14 @@ def _deployment(key: _Key) -> Deployment:
         {
             "model": model,
             "hardware": key.hardware,
-            "engine": key.engine,
+            "engine": key.profile,
             "tp": key.tp,
             "attention_data_parallel": key.attention_dp,
             "expert_parallel": key.moe_ep,
             "dtype": _dtype(key, model),
             "kv_dtype": _kv_dtype(key, model),
             "method": "autoregressive",
+            **({"scheduler": {"max_num_seqs": key.seats}} if key.seats else {}),
         },
         DeploymentConfig,
         "row",
@@ -390,7 +422,12 @@ def _load(key: _Key, rows: Sequence[Mapping[str, Any]]) -> ClosedLoop:
         output_len=_column(rows, "output_len"),
         length_spread=np.where(varies, NIGHTLY_SPREAD, 0.0),
         out_of_step=np.array([_text(row["engine_version"]) in OUT_OF_STEP for row in rows]),
-        requests_per_user=REQUESTS_PER_USER,
+        requests_per_user=np.array(
+            [
+                np.inf if _text(row["engine_version"]) in STEADY else REQUESTS_PER_USER
+                for row in rows
+            ]
+        ),
         prompts_together=np.inf if key.in_step else PROMPTS_TOGETHER,
         turnaround_steps=TURNAROUND_STEPS,
     )

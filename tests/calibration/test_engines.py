@@ -35,7 +35,8 @@ def group(name: str, layers: int, *, fitted: bool = True) -> ServingGroup:
     tpot_s, ttft_s = price(
         with_coefficients(load_engine("vllm"), {**TRUE, "front_end_us": 30_000.0})
     )
-    return ServingGroup(name, False, fitted, price, tpot_s, ttft_s, np.zeros_like(tpot_s))
+    exact = np.zeros_like(tpot_s)
+    return ServingGroup(name, False, fitted, price, tpot_s, ttft_s, (exact, exact))
 
 
 def test_coefficients_come_back() -> None:
@@ -49,7 +50,7 @@ def test_coefficients_come_back() -> None:
     assert found.values["overhead_share"] == pytest.approx(0.7, rel=0.02)
     assert found.values["front_end_us"] == pytest.approx(30_000.0, rel=0.02)
     assert found.judged["dense tpot"].median < 1e-3
-    assert found.model_error < 1e-2
+    assert found.errors["model_error"] < 1e-2
     assert found.rows == 4 * BATCHES.size
 
 

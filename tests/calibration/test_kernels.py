@@ -11,7 +11,7 @@ import yaml
 
 from simspec.calibration.kernel_tables import KernelRows, ProductRows
 from simspec.calibration.kernels import fit_device, fit_kernel, tables_of
-from simspec.calibration.products import TILE_ROWS, fit_product
+from simspec.calibration.products import TILE_COLUMNS, TILE_ROWS, fit_product
 from simspec.calibration.robust import Coefficient
 from simspec.core.errors import CalibrationError, ProfileError
 from simspec.core.rng import stream
@@ -20,6 +20,7 @@ from simspec.hardware.load import load_hardware_config
 from tests.helpers.shared import shared
 
 PEAK, BANDWIDTH = 989e12, 3.35e12
+MULTIPROCESSORS = 132
 TRUE = {
     "flop_efficiency": 0.72, "bandwidth_efficiency": 0.88, "overhead_us": 4.0, "sharpness": 3.0
 }  # fmt: skip
@@ -116,7 +117,10 @@ def synthetic_products(seed: int, noise: float) -> ProductRows:
         [(m, k) for _, k in shapes for m in (1, 17, 100, 257, 1024, 4097)], dtype=float
     ).T
     n = np.array([n for n, _ in shapes for _ in range(6)], dtype=float)
-    rate = KernelRate(PEAK * 0.7, BANDWIDTH * 0.9, 5e-6, 3.0, tile_rows=TILE_ROWS, padding_cost=2.0)
+    rate = KernelRate(
+        PEAK * 0.7, BANDWIDTH * 0.9, 5e-6, 3.0, tile_rows=TILE_ROWS, padding_cost=2.0,
+        waves=np.ceil(n / TILE_COLUMNS) / MULTIPROCESSORS, idle_cost=0.4, wave_s=1e-6,
+    )  # fmt: skip
     flop, num_bytes = 2 * m * n * k, n * k + m * (k + 2 * n)
     seconds = product_seconds(m, flop, num_bytes, rate) + 0.4e-9 * k + 2.5e-12 * m * k
     return ProductRows(
@@ -127,16 +131,21 @@ def synthetic_products(seed: int, noise: float) -> ProductRows:
         is_resident=base.is_resident,
         num_rows=m,
         in_features=k,
+        out_features=n,
     )
 
 
 def test_products_give_back_what_padding_depth_and_quantisation_cost() -> None:
-    """All seven coefficients lie within 4 of their standard errors, in nanoseconds and rows."""
+    """All nine coefficients lie within 4 of their standard errors, in nanoseconds and rows."""
     rows = synthetic_products(7, noise=0.02)
-    fitted = fit_product(rows, PEAK, BANDWIDTH, is_quantised=True, what="synthetic")
+    fitted = fit_product(
+        rows, PEAK, BANDWIDTH,
+        is_quantised=True, multiprocessors=MULTIPROCESSORS, what="synthetic",
+    )  # fmt: skip
     true = {
         "flop_efficiency": 0.7, "bandwidth_efficiency": 0.9, "overhead_us": 5.0, "sharpness": 3.0,
         "depth_ns": 0.4, "quantise_ns": 0.0025, "padding_cost": 2.0,
+        "idle_cost": 0.4, "wave_us": 1.0,
     }  # fmt: skip
     assert fitted.values.keys() == true.keys()
     for name, value in true.items():
@@ -144,6 +153,8 @@ def test_products_give_back_what_padding_depth_and_quantisation_cost() -> None:
     assert fitted.judged.median == pytest.approx(0.674 * 0.02, rel=0.30)
     kernel = fitted.kernel_fit()
     assert kernel.tile_rows == TILE_ROWS
+    assert kernel.tile_columns == TILE_COLUMNS
+    assert kernel.wave_s == pytest.approx(fitted.values["wave_us"] * 1e-6)
     assert kernel.quantise_s == pytest.approx(fitted.values["quantise_ns"] * 1e-9)
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import yaml
 
+from simspec.core.errors import ProfileError
 from simspec.cost.operators import attention
 from simspec.cost.operators._base import Place
 from simspec.cost.operators.moe import kernels
-from simspec.cost.roofline import KernelRate, product_seconds, rows_with_padding
+from simspec.cost.roofline import KernelRate, product_seconds, rows_with_padding, waves_of
 from simspec.cost.work import Pass
 from simspec.hardware.load import load_hardware, load_hardware_config
 from simspec.hardware.profile import KernelFit
@@ -51,10 +52,47 @@ def test_padding_makes_the_row_after_a_tile_dearer_than_a_whole_one():
 def test_numbers_and_arrays_agree_on_padding():
     """The scalar and the vectorised product take the same time."""
     rate = replace(TILES, padding_cost=1.5, row_s=1e-9)
+    rate = replace(rate, waves=0.4, idle_cost=0.3, wave_s=1e-6)
     rows = np.array([1.0, 16.0, 17.0, 100.0, 300.0, 5000.0])
     many = product_seconds(rows, rows * 1e9, 1e6, rate)
     for m, seconds in zip(rows.tolist(), many, strict=True):
         assert product_seconds(m, m * 1e9, 1e6, rate) == pytest.approx(seconds, rel=1e-12)
+
+
+def test_the_last_wave_leaves_multiprocessors_idle():
+    """300 rows of 2048 columns are 2 x 32 tiles on 48: 1.33 waves, charged as 1.33 + 0.5 x 0.67."""
+    rate = replace(TILES, padding_cost=0.0, waves=32 / 48, idle_cost=0.5, wave_s=2e-6)
+    waves, idle = waves_of(np.array(300.0), rate)
+    assert float(waves) == pytest.approx(4 / 3 + 0.5 * 2 / 3)
+    seconds = product_seconds(300, 1e12, 0.0, rate)
+    assert seconds == pytest.approx(1e12 / PEAK * float(idle) + float(waves) * 2e-6)
+
+
+def test_a_product_of_few_columns_cannot_use_all_multiprocessors():
+    """16 tiles on 48 multiprocessors, each idle one as dear as a busy one: three times the time."""
+    fit = KernelFit(1.0, 1.0, 0.0, tile_rows=(16, 256), tile_columns=64, idle_cost=1.0)
+    device = replace(hardware(fit), multiprocessors=48)
+    form = Place("block", DENSE, stack((DENSE,)), device).gemm("ffn")
+    few, many = form.kernel("p", 4096, 1024), form.kernel("p", 4096, 3 * 1024)
+    assert few.seconds(256) == pytest.approx(many.seconds(256))
+    assert many.seconds(256) == pytest.approx(2 * 256 * 4096 * 3072 / PEAK)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"tile_columns": 64}, "without tile_rows"),
+        ({"wave_us": 1.0}, "give tile_columns"),
+        ({"tile_columns": 64, "tile_rows": [16, 64]}, "give compute.multiprocessors"),
+    ],
+)
+def test_waves_need_what_they_are_made_of(entry, message, tmp_path):
+    """A profile that counts waves of nothing is refused with what is missing."""
+    own = tmp_path / "own.yaml"
+    changes = {"extends": "a100_sxm_80gb", "kernels": {"gemm": {"bf16": entry}}}
+    own.write_text(yaml.safe_dump(changes))
+    with pytest.raises(ProfileError, match=message):
+        load_hardware(str(own))
 
 
 def test_depth_and_quantisation_are_added_once_each():

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
+import numpy as np
+
 from simspec.core.registry import Registry
 from simspec.cost.operators._pairs import PairKernel, Work
 from simspec.cost.roofline import (
@@ -108,13 +110,20 @@ class GemmFormat:
     """Seconds per input feature: a tile adds up its products in steps."""
     quantise_s: float = 0.0
     """Seconds per activation that is brought into the format first."""
+    tile_columns: int = 0
+    """Columns one multiprocessor computes at once; 0: waves of tiles are not counted."""
+    multiprocessors: int = 0
 
-    def product_rate(self, in_features: Any) -> KernelRate:
-        """Return the rate of a product over ``in_features`` (a number or an array) with both."""
+    def product_rate(self, in_features: Any, out_features: Any) -> KernelRate:
+        """Return the rate of a ``[k x n]`` product; numbers or arrays."""
+        waves = None
+        if self.tile_columns:
+            waves = np.ceil(out_features / self.tile_columns) / self.multiprocessors
         return replace(
             self.rate,
             overhead_s=self.rate.overhead_s + in_features * self.depth_s,
             row_s=in_features * self.quantise_s,
+            waves=waves,
         )
 
     def kernel(
@@ -135,7 +144,7 @@ class GemmFormat:
         """
         return AffineKernel(
             name=name,
-            rate=self.product_rate(in_features),
+            rate=self.product_rate(in_features, out_features),
             flop_per_row=2.0 * in_features * out_features,
             bytes_per_row=in_features * self.input_bytes + out_features * self.output_bytes,
             fixed_bytes=(in_features + has_bias) * out_features * self.weight_bytes,
@@ -195,6 +204,8 @@ class Place:
             rate=kernel_rate(hardware, fit, compute),
             depth_s=fit.depth_s,
             quantise_s=fit.quantise_s,
+            tile_columns=fit.tile_columns,
+            multiprocessors=hardware.multiprocessors,
         )
 
     def elementwise_kernel(

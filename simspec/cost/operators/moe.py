@@ -124,7 +124,10 @@ class ExpertKernel:
         per_expert = routed / larger(distinct, 1.0)
         form, k = self.form, self.in_features
         product_s = product_seconds(
-            per_expert, flop, num_bytes, replace(form.product_rate(k), row_s=0.0)
+            per_expert,
+            flop,
+            num_bytes,
+            replace(form.product_rate(k, self.out_features), row_s=0.0),
         )
         inputs = rows if self.shares_input else routed
         return product_s + inputs * (k * form.quantise_s)
@@ -209,6 +212,7 @@ def _grouped(place: Place) -> GemmFormat:
         rate = replace(rate, tile_rows=1)
     return replace(
         form,
+        tile_columns=0,
         rate=replace(
             rate,
             flop_per_s=rate.flop_per_s * grouped.grouped_flop_share,

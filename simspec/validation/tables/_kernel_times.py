@@ -33,7 +33,7 @@ def predict_gemm(table: KernelTable, chosen: Mask, weight_dtype: str) -> None:
     form = gemm_format(table.hardware, weight_dtype)
     flop = 2.0 * m * k * n
     num_bytes = k * n * form.weight_bytes + m * (k * form.input_bytes + n * form.output_bytes)
-    seconds = np.asarray(product_seconds(m, flop, num_bytes, form.product_rate(k)))
+    seconds = np.asarray(product_seconds(m, flop, num_bytes, form.product_rate(k, n)))
     table.predict(chosen, seconds, (flop, num_bytes), form.rate)
     table.audit(
         chosen,

@@ -4,8 +4,8 @@ One row is one benchmark run. ``simspec.validation.serving_rows`` makes a deploy
 it, ``simspec.scenarios.closed_loop`` predicts, and rows that perfect kernels refute or that their
 neighbours contradict are left out with the arithmetic. ``role`` is ``fitted`` for the half of the
 deployments that engine profiles were fitted to (``simspec.calibration.engines.is_fitted``).
-Intervals are those of the profiles' errors, for TPOT; TTFT depends on habits of the benchmark
-that no profile states, and has none.
+Intervals are those of the profiles' errors; that of TTFT is wide, since it holds habits of the
+benchmarks that no column states.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
                     )
                 ]
             continue
-        predicted, sigma = group.predict(), group.sigma()
+        predicted, sigma = group.predict(), dict(zip(_PARTS, group.sigma(), strict=True))
         for place, index in enumerate(group.index):
             doubt, subject = group.doubts[place], _subject(records[index])
             if doubt is not None:
@@ -69,7 +69,7 @@ def compare(table: MeasurementTable) -> Iterator[Comparison | LeftOut]:
                     quantity,
                     line=table.line(index),
                     subject=subject,
-                    sigma=float(sigma[place]) if quantity == "tpot_ms" else None,
+                    sigma=float(sigma[quantity][place]),
                 )
                 for quantity in _PARTS
             ]
@@ -85,11 +85,11 @@ def _comparison(
     *,
     line: int,
     subject: Mapping[str, str | float | int | None],
-    sigma: float | None,
+    sigma: float,
 ) -> Comparison:
     name = quantity.replace("_ms", "_s")
     value = ms(float(getattr(predicted, name)[place]))
-    bounds = None if sigma is None else interval_95(value, sigma)
+    low, high = interval_95(value, sigma)
     return Comparison(
         quantity=quantity,
         measured=ms(float(getattr(group, name)[place])),
@@ -98,7 +98,7 @@ def _comparison(
         line=line,
         subject=subject,
         role="fitted" if group.is_fitted else "held_out",
-        interval=None if bounds is None else (bounds[0], bounds[1]),
+        interval=(low, high),
         breakdown={part: float(getattr(predicted, part)[place]) for part in _PARTS[quantity]},
         family=group.family,
     )
