@@ -115,7 +115,8 @@ def _fit_gemm(folder: Path, engine: str, device: Hardware, l2_bytes: float) -> d
             device.peak_flop_per_s[dtype],
             device.memory_bandwidth_bytes_per_s,
             is_quantised=dtype not in ("bf16", "fp16"),
-            multiprocessors=device.multiprocessors or None,
+            # The dispatch by tiles is vLLM's own; the vendors' libraries pick among many.
+            multiprocessors=(device.multiprocessors or None) if engine == "vllm" else None,
             what=f"{device.name} {dtype} GEMM",
         )
         for dtype in tables.gemm_dtypes(table)

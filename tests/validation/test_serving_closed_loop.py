@@ -30,7 +30,7 @@ def compared(folder: Path, *rows: str) -> list[Comparison | LeftOut]:
 
 
 def test_a_row_gives_two_figures_with_their_parts(tmp_path: Path) -> None:
-    """TPOT and TTFT in milliseconds, their parts in seconds, an interval on TPOT."""
+    """TPOT and TTFT in milliseconds, their parts in seconds, an interval on both."""
     tpot, ttft = compared(tmp_path, f"{LLAMA},8,1024,1024,2026-01-01,60,8")
     assert isinstance(tpot, Comparison)
     assert isinstance(ttft, Comparison)
@@ -42,7 +42,10 @@ def test_a_row_gives_two_figures_with_their_parts(tmp_path: Path) -> None:
     assert sum(ttft.breakdown.values()) * 1e3 == pytest.approx(ttft.predicted)
     assert tpot.interval is not None
     assert tpot.interval[0] < tpot.predicted < tpot.interval[1]
-    assert ttft.interval is None
+    assert ttft.interval is not None
+    low, high = ttft.interval
+    assert low < ttft.predicted < high
+    assert high / low > tpot.interval[1] / tpot.interval[0]
 
 
 def test_dated_rows_have_shorter_lengths(tmp_path: Path) -> None:
