@@ -90,7 +90,8 @@ class SchedulerGroup(SourcedGroup):
     prefix_caching: bool = False
     """Whether the KV of prompts is kept for requests that begin alike."""
     reserves_output: bool = False
-    """Whether a request waits until the KV of its whole answer has room."""
+    """Whether a request waits until the KV of its whole answer has room; closed form of closed
+    loops alone, the simulation admits by the prompt."""
 
 
 class UncertaintyGroup(SourcedGroup):
