@@ -224,12 +224,15 @@ def page() -> str:
                 f"| {found['half_bytes'] / 1e6:.0f} MB |"
             )
         lines.append("")
+    from simspec.serving.records import NUM_REQUEST_COLUMNS, NUM_STEP_COLUMNS
+
     found = case("closed_form")
     help_s = child_cpu_s("-m", "simspec", "--help")
     import_s = child_cpu_s("-c", "import simspec")
     bare_s = child_cpu_s("-c", "pass")
     lines += [
-        "Memory grows with the records alone: 24 numbers for every step and 16 for every request.",
+        f"Memory grows with the records alone: {NUM_STEP_COLUMNS} numbers for every step and "
+        f"{NUM_REQUEST_COLUMNS} for every request.",
         "",
         "## Closed form",
         "",

@@ -35,6 +35,9 @@ SHOWN = (
     "rejected_cost_share", "preemptions", "num_measured", "num_censored", "num_not_arrived",
 )  # fmt: skip
 
+WHERE_IT_HAPPENS = ("recomputed_share", "swap_time_share", "prefix_cache_hit_rate")
+"""Shown too where a run has any."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
@@ -328,7 +331,12 @@ def _span(result: Mapping[str, Any], metric: str) -> str:
 
 def _rows(ours: Outcome, plain: Outcome | None) -> list[dict[str, Any]]:
     rows = []
-    for metric in SHOWN:
+    happened = [
+        metric
+        for metric in WHERE_IT_HAPPENS
+        if any(each for run in (ours, plain) if run for each in run.replications.get(metric, ()))
+    ]
+    for metric in (*SHOWN, *happened):
         row: dict[str, Any] = {"metric": metric}
         row.update(_cells("", ours, metric))
         if plain is not None and plain is not ours:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from simspec.serving.plan import ServingSetup
 from simspec.serving.records import RunRecords
 from simspec.serving.simulate import simulate
 from simspec.workloads.request import Request
+from tests.helpers.shared import REPO_ROOT
 from tests.serving.test_with_real_parts import deployment, serving
 
 OTHERS = Others(batch_size=17, context_len=400)
@@ -95,6 +98,18 @@ def test_where_computing_is_slower_than_copying_from_the_start_swap_always_pays(
     """Grouped heads over PCIe 5: 8 times less KV for as much computing."""
     of = deployment("autoregressive", model="llama-3.1-8b", scheduler={"preemption": "swap"})
     assert break_even_context(of, OTHERS, 30_000) == 1
+
+
+def test_the_numbers_of_the_page_are_what_its_code_gives():
+    """docs/theory/preemption.md; profiles may move them a little."""
+    page = (REPO_ROOT / "docs" / "theory" / "preemption.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    shown = re.findall(r"^(c_star\(.*\)) +# (\d+)$", code, re.MULTILINE)
+    assert len(shown) == 3
+    for call, number in shown:
+        assert eval(call, names) == pytest.approx(int(number), rel=0.25), call
 
 
 def test_recompute_has_nowhere_to_copy_to():
