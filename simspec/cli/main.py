@@ -20,6 +20,7 @@ from simspec.core.errors import SimspecError, one_line
 COMMANDS = (
     "sweep",
     "simulate",
+    "diff",
     "estimate",
     "compare",
     "breakeven",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import ConfigError
-from simspec.core.provenance import manifest
+from simspec.core.provenance import manifest, sha256_of
 from simspec.core.resources import shown_name
 from simspec.core.stats import Interval, mean_interval, ratio_interval
 from simspec.core.yamlio import load_yaml, parse
@@ -145,6 +145,7 @@ def simulate_config(
         {**inputs, **{shown_name(p): p for p in workload.files}},
         config.simulation.seed,
         scenario=config.model_dump(mode="json"),
+        workload_files=[sha256_of(p) for p in workload.files],
         profile_sources=dict(deployment.hardware.sources),
     )
     return SimulationReport(result, _header(result), _rows(ours, plain))

@@ -36,6 +36,10 @@ TABLES = {
         {"name", "params_total", "kv_bytes_per_token"},
     ),
     "simulate": (("simulate", "scenario.yaml"), POINT),
+    "diff": (
+        ("diff", "scenario.yaml", "scenario_short.yaml"),
+        {"a", "b", "samples", "changed", "metrics"},
+    ),
     "sweep --dry-run": (("sweep", "sweep.yaml", "--dry-run"), {"points", "to_compute", "axes"}),
 }
 
