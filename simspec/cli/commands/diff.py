@@ -25,7 +25,7 @@ def diff(
     Both must have the same seed and workload. "excludes 0" says that the difference is more than
     chance.
 
-    Example: simspec diff experiments/kangaroo_chat.yaml results/chat
+    Example: simspec diff experiments/kangaroo_chat.yaml experiments/kangaroo_chat_k5.yaml
     """
     from simspec.scenarios.diff import diff_paths
     from simspec.scenarios.files import experiment_path
