@@ -58,6 +58,7 @@ from simspec.workloads.workload import WorkloadConfig
 sys.path.insert(0, str(Path(__file__).parent))
 import profile_tables  # beside this file, which is not a package
 import published
+import report_tables
 
 FOLDER = Path(__file__).parent / "reference"
 MARKER = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -504,6 +505,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "published_errors": published.published_errors,
     "published_rows": published.published_rows,
     "hardware_profiles": profile_tables.hardware_profiles,
+    "user_reports": report_tables.user_reports,
 }
 
 
