@@ -185,6 +185,8 @@ def case(*arguments: str) -> dict[str, float]:
 
 def page() -> str:
     """Return the page of a fresh run."""
+    from simspec.serving.records import NUM_REQUEST_COLUMNS, NUM_STEP_COLUMNS
+
     lines = [
         "# Benchmarks",
         "",

@@ -82,7 +82,9 @@ def control_lines(speculation: Mapping[str, Any] | None) -> list[str]:
     shares = ", ".join(f"{mode['mode']} {mode['share_of_time']:.1%}" for mode in used)
     counts = speculation["num_switches"]
     mean = sum(counts) / len(counts)
-    lines = [f"speculation {speculation['policy']}: {shares} of the time, {mean:g} switches a run"]
+    lines = [
+        f"speculation {speculation['policy']}: {shares} of the time, {mean:.4g} switches a run"
+    ]
     if (quality := speculation["expected_disagreement"]) is not None:
         lines.append(
             f"            not lossless: {quality:.1%} of the unverified tokens are expected not "

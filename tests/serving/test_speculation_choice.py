@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simspec.core.rng import stream
-from simspec.decoding._base import AcceptanceProcess
+from simspec.decoding._base import METHODS, AcceptanceProcess
 from simspec.scenarios.build import Deployment
 from simspec.serving.metrics import summarise
 from simspec.serving.simulate import simulate
@@ -175,6 +177,19 @@ def test_goodput_on_the_azure_trace(alpha: float):
     # Drafting as deep as at low load would not do: the claim is not an empty one.
     if alpha < 0.5:
         assert measured(rush, 3)["tpot_ms"] > 1.5 * plain["tpot_ms"]
+
+
+def test_the_policy_of_the_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The example of ``docs/extending/speculation.md`` divides K drafts among the batch."""
+    page = (Path(__file__).parents[2] / "docs" / "extending" / "speculation.md").read_text()
+    (tmp_path / "shared_drafts.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    config = importlib.import_module("shared_drafts").Config()
+    method = METHODS.parse({**EAGLE, "num_speculative_tokens": 4})
+    modes = config.modes(method, deployment(EAGLE).target)
+    policy = config.build(modes, None)
+    depths = [modes[policy.choose(0, Load(num_running=n))].depth for n in (0, 1, 2, 3, 4, 5)]
+    assert depths == [4, 4, 2, 1, 1, 0]
 
 
 def test_the_rounds_a_policy_sees_are_no_more_than_it_verified():

@@ -121,8 +121,8 @@ class Speculation:
     config : SpeculationConfig
         Makes a policy for each run.
     modes : tuple of Mode
-        The first one is the method of the deployment; it is in force before the policy is asked
-        for the first time.
+        The first one drafts as deep as the method of the deployment, in the same passes; it is in
+        force before the policy is asked for the first time.
     """
 
     config: SpeculationConfig

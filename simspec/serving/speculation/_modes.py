@@ -55,5 +55,4 @@ def drafter_passes(method: Method, rows: Rows) -> list[Pass]:
 def _mode(config: MethodConfig, method: Method) -> Mode:
     threshold = float(getattr(config, "confidence_threshold", 0.0))
     depth = config.draft_depth or method.max_draft
-    name = f"K={depth}" + (f" tau={threshold:g}" if threshold else "")
-    return Mode(name, method, depth, threshold)
+    return Mode(f"K={depth}", method, depth, threshold)

@@ -25,6 +25,7 @@ round, which make drafts in that step cheaper and the others' prompts later.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from math import inf
 from typing import Annotated, ClassVar, Literal
@@ -102,8 +103,8 @@ def _at_thresholds(
     for tau in taus:
         update = {} if tau is None else {"confidence_threshold": tau}
         variant = method.model_copy(update=update)
-        yield given_mode(variant, target)
-        yield from shorter_modes(variant, target)
+        for mode in (given_mode(variant, target), *shorter_modes(variant, target)):
+            yield mode if len(taus) == 1 else replace(mode, name=f"{mode.name} tau={tau:g}")
 
 
 class Goodput(SpeculationPolicy):
