@@ -30,6 +30,7 @@ COMMANDS = (
     "memory",
     "hardware",
     "models",
+    "workload",
     "calibrate",
 )
 

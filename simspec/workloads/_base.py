@@ -256,6 +256,26 @@ def find_file(name: str, base: Path | None) -> Path:
     raise ConfigError(f"file {name!r} not found in {looked}; {hint}")
 
 
+def find_folder(name: str, base: Path | None) -> Path:
+    """Return the folder ``name``, looked up in ``base`` and then in the working folder.
+
+    Raises
+    ------
+    ConfigError
+        It is in neither.
+    """
+    wanted = Path(name).expanduser()
+    places = [wanted] if base is None else [base / wanted, wanted]
+    for place in places:
+        try:
+            if place.is_dir():
+                return place
+        except (OSError, ValueError):
+            break
+    shown = name if len(name) <= _MAX_SHOWN_NAME else name[:_MAX_SHOWN_NAME] + "…"
+    raise ConfigError(f"folder {shown!r} not found; check the path")
+
+
 def _files_in(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir() if is_file(path)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,8 +97,9 @@ class Rejections:
         if len(self.sentences) < MAX_KEPT_SENTENCES:
             self.sentences.append(f"{self.path}:{number}: {what}")
 
-    def shown(self, at_most: int) -> Iterator[str]:
-        """Yield up to ``at_most`` sentences, and one that counts the rest."""
-        yield from self.sentences[:at_most]
-        if (rest := self.count - min(at_most, len(self.sentences))) > 0:
-            yield f"{self.path}: and {rest:,} more"
+
+def shown_of(sentences: Sequence[str], count: int, at_most: int) -> Iterator[str]:
+    """Yield up to ``at_most`` sentences on rejected lines, and one that counts the rest."""
+    yield from sentences[:at_most]
+    if (rest := count - min(at_most, len(sentences))) > 0:
+        yield f"and {rest:,} more"

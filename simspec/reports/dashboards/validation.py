@@ -20,7 +20,7 @@ REPORT = "report.html"
 MAX_GROUPS = 400
 MAX_WORST = 60
 MAX_REASONS = 200
-_TEMPLATE = "validation.html.j2"
+_TEMPLATE = "tables.html.j2"
 
 
 def write_validation_report(result: ValidationResult, folder: Path) -> Path:
@@ -59,6 +59,7 @@ def validation_page(result: ValidationResult) -> Page:
         ("tables", "Tables", _tables(result)),
     ]
     report = {
+        "kind": "validate",
         "name": "Predicted against measured",
         "description": _description(result),
         "tiles": list(_tiles(result)),
