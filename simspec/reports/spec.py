@@ -103,6 +103,11 @@ def view_key(indices: Iterable[int]) -> str:
     return ",".join(str(index) for index in indices)
 
 
+def caption(text: str) -> Layer:
+    """Return the layer that puts one caption below a figure without selectors."""
+    return Layer((), {view_key(()): {"caption": text}})
+
+
 def nested(paths: Sequence[str], values: Sequence[object]) -> Json:
     """Return the nested object in which each dotted path holds its value."""
     patch: Json = {}

@@ -25,6 +25,7 @@ NEEDS_DATA = {
         "eagle",
     ),
     "calibrate engine": ("measured/serving_closed_loop.csv", "trtllm", "--leave-out", "qwen3-32b"),
+    "workload describe": ("traces/azure/AzureLLMInferenceTrace_conv.csv",),
     "calibrate host": ("reference/published_speedups.csv", "--engine", "pytorch"),
 }
 """Commands whose example works on data too large for the repository, and their arguments."""

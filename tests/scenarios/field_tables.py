@@ -7,6 +7,13 @@ from typing import Any
 
 LOG = "log.csv"
 TORN_LOG = "torn.csv"
+CLIENTS = "clients"
+CLIENT_FILES = {
+    "chunk-1-trace.csv": "0,20,1,Gamma,1,0.05\n600,9,1,Gamma,1,0.1\n",
+    "chunk-1-dataset.json": '{"0": {"input_tokens": "{9: 1}", "output_tokens": "{4: 1}"}}',
+    "chunk-2-trace.csv": "0,10,2,Weibull,0.6,0.1\n600,0,0,,0,0\n",
+    "chunk-2-dataset.json": '{"0": {"input_tokens": "{30: 1}", "output_tokens": "{6: 1}"}}',
+}
 LOG_TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2024-05-10 00:00:{second:02d}.5,{40 + 9 * second},{4 + second}\n"
     for second in (0, 1, 2, 3, 4, 4, 6, 7)
@@ -155,6 +162,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "rate_scale": 100.0, "limit": 7, "time_window_s": [1.0, 9.0],
         },
         num_requests=None,
+    ),
+    "clients": with_load(
+        {"name": "servegen", "path": CLIENTS, "duration_s": 1.0}, num_requests=None
     ),
     "think": with_load({"name": "closed_loop", "concurrency": 3, "think_time_s": 0.01}, FIXED),
     "ramp": with_load(
@@ -387,6 +397,8 @@ OTHER: dict[str, Any] = {
     "workload.arrivals.spread_ties": True,
     "workload.arrivals.rejected_lines": "refuse",
     "workload.arrivals.think_time_s": 0.5,
+    "workload.arrivals.clients": [2],
+    "workload.arrivals.start_s": 300.0,
     "workload.arrivals.think_cv": 0.0,
     "workload.arrivals.from_rate_per_s": 5.0,
     "workload.arrivals.to_rate_per_s": 5.0,

@@ -27,6 +27,8 @@ from simspec.sweeps.schema import SweepConfig
 from simspec.workloads._base import ARRIVALS, LENGTHS
 from tests.scenarios.field_tables import (
     BASE,
+    CLIENT_FILES,
+    CLIENTS,
     LABELS,
     LOG,
     LOG_TEXT,
@@ -82,6 +84,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / LOG).write_text(LOG_TEXT)
     (tmp_path / TORN_LOG).write_text(LOG_TEXT.replace("\n", "\ntorn\n", 1))
     (tmp_path / TRACE).write_text(TRACE_TEXT)
+    (tmp_path / CLIENTS).mkdir()
+    for name, text in CLIENT_FILES.items():
+        (tmp_path / CLIENTS / name).write_text(text)
     (tmp_path / "other.jsonl").write_text('{"accepted": [3, 2, 1, 0, 1, 0]}\n')
     (tmp_path / "other.csv").write_text(LOG_TEXT.replace(",4", ",14"))
     return tmp_path

@@ -72,6 +72,12 @@ def importer(name: str) -> ImporterConfig:
 def base(tmp_path: Path) -> Path:
     """A folder with the file that examples of replaying plug-ins name."""
     (tmp_path / "log.csv").write_bytes(importer("azure").sample)
+    (tmp_path / "clients").mkdir()
+    for number in (1, 2):
+        windows = "0,0.5,1,Gamma,1,2\n600,0.25,2,Weibull,0.5,2\n1200,0.5,1,Gamma,1,2\n"
+        (tmp_path / f"clients/chunk-{number}-trace.csv").write_text(windows)
+        lengths = '{"0": {"input_tokens": "{3: 1.0}", "output_tokens": "{2: 1.0}"}}'
+        (tmp_path / f"clients/chunk-{number}-dataset.json").write_text(lengths)
     return tmp_path
 
 

@@ -47,7 +47,7 @@ def describe(
 ) -> None:
     """Describe traffic: rates, burstiness, lengths, shared prefixes, what was left out.
 
-    Example: simspec workload describe experiments/kangaroo_vs_autoregressive.yaml
+    Example: simspec workload describe log.csv
     """
     from simspec.scenarios.traffic import describe_workload
 

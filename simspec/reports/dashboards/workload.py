@@ -83,7 +83,10 @@ def workload_page(found: WorkloadDescription) -> Page:
 def _text(value: object) -> str:
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else number_text(float(str(value)), "significant")
+    number = float(str(value))
+    if isinstance(value, int) or abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return number_text(number, "significant")
 
 
 def _tiles(summary: dict[str, Any]) -> Iterator[Tile]:

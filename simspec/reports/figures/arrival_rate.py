@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simspec.reports.spec import FigureSpec, compact, compact_all
+from simspec.reports.spec import FigureSpec, caption, compact, compact_all
 from simspec.reports.theme import axis, layout
 from simspec.workloads.description import WorkloadDescription
 
@@ -54,8 +54,8 @@ def figure(found: WorkloadDescription) -> FigureSpec | None:
                 axis("Requests/s", rangemode="tozero", nticks=6),
                 height=300,
             ),
-            "caption": f"{times_s.size:,} requests, counted in windows of {window_s:.3g} s.",
         },
+        layers=[caption(f"{times_s.size:,} requests, counted in windows of {window_s:.3g} s.")],
     )
 
 

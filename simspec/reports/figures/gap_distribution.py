@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simspec.reports.spec import FigureSpec, compact_all
+from simspec.reports.spec import FigureSpec, caption, compact_all
 from simspec.reports.theme import axis, layout
 from simspec.workloads.describe import gap_cv
 from simspec.workloads.description import WorkloadDescription
@@ -54,7 +54,11 @@ def figure(found: WorkloadDescription) -> FigureSpec | None:
                 axis("Longer gaps (%)", type="log", range=[-1.5, 2.05], tickvals=[0.1, 1, 10, 100]),
                 height=300,
             ),
-            "caption": f"Coefficient of variation {0.0 if cv is None else cv:.3g}; 1 in a Poisson "
-            "process, whose curve is a straight line here.",
         },
+        layers=[
+            caption(
+                f"Coefficient of variation {0.0 if cv is None else cv:.3g}; 1 in a Poisson "
+                "process, whose curve is a straight line here."
+            )
+        ],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simspec.reports.spec import FigureSpec, Json, compact_all
+from simspec.reports.spec import FigureSpec, Json, caption, compact_all
 from simspec.reports.theme import axis, layout
 from simspec.workloads.description import WorkloadDescription
 
@@ -41,6 +41,6 @@ def figure(found: WorkloadDescription) -> FigureSpec:
                 axis("Requests (%)", range=[0, 101], tickvals=[0, 25, 50, 75, 100]),
                 height=300,
             ),
-            "caption": f"Medians: {medians[0]} prompt and {medians[1]} output tokens.",
         },
+        layers=[caption(f"Medians: {medians[0]} prompt and {medians[1]} output tokens.")],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simspec.reports.spec import FigureSpec, compact, compact_all
+from simspec.reports.spec import FigureSpec, caption, compact, compact_all
 from simspec.reports.theme import axis, layout
 from simspec.workloads.description import WorkloadDescription
 from simspec.workloads.prefix_reuse import cache_for, cache_sizes
@@ -54,7 +54,10 @@ def figure(found: WorkloadDescription) -> FigureSpec | None:
                 axis("Blocks found (%)", rangemode="tozero", nticks=6),
                 height=300,
             ),
-            "caption": f"{words} Least recently used blocks of {reuse.block_tokens} tokens leave "
-            "first.",
         },
+        layers=[
+            caption(
+                f"{words} Least recently used blocks of {reuse.block_tokens} tokens leave first."
+            )
+        ],
     )
