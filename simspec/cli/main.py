@@ -32,6 +32,8 @@ COMMANDS = (
     "models",
     "workload",
     "calibrate",
+    "companion",
+    "capture",
 )
 
 app = typer.Typer(

@@ -1,0 +1,1 @@
+"""One loop per decoding method, named as in simspec/decoding."""

@@ -1,0 +1,1 @@
+"""Training from scratch with the LayerSkip recipe, and of what drafts."""
