@@ -17,6 +17,8 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints/test.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints/test.txt -e '.[companion]' transformers || \
+		echo "no torch to be had: the companion's tests will skip and say so"
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

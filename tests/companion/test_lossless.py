@@ -37,18 +37,18 @@ def test_greedy_text_is_that_of_plain_decoding(
     assert sum(sum(r.accepted) for r in rounds) > 0
 
 
-@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("name", ["layerskip-2-5-0.3", "kangaroo-3-3-0", "eagle-4-0", "dual-3-4-0"])
 def test_the_batch_does_not_matter(
     decoder: Decoder, plain: list[list[int]], name: str, batch: int
 ) -> None:
     """In smaller batches the same texts come out."""
-    some = prompts(64)[:10]
+    some = prompts(64)[:6]
     answers = []
     for first in range(0, len(some), batch):
         group = some[first : first + batch]
         answers += generate(loop_of(name, decoder, Sampler()), group, NUM_TOKENS)[0]
-    assert answers == plain[:10]
+    assert answers == plain[:6]
 
 
 def test_a_draft_of_the_first_layers_accepts_what_their_exit_does(decoder: Decoder) -> None:

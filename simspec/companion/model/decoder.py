@@ -117,7 +117,8 @@ class Decoder:
 
     def normed(self, x: Tensor) -> Tensor:
         """Return states through the last norm: what the head reads."""
-        return F.rms_norm(x, x.shape[-1:], self.weights[LAST_NORM], self.config.rms_norm_eps)
+        weight = self.weights[LAST_NORM].to(x.dtype)
+        return F.rms_norm(x, x.shape[-1:], weight, self.config.rms_norm_eps)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits (..., V) of states (..., d) of any layer, in 32 bit."""
@@ -148,7 +149,7 @@ class Part:
 
     def norm(self, x: Tensor, which: str) -> Tensor:
         """Return x over its root mean square, scaled."""
-        weight = self.weights[f"{self.name}.{which}.weight"]
+        weight = self.weights[f"{self.name}.{which}.weight"].to(x.dtype)
         return F.rms_norm(x, x.shape[-1:], weight, self.config.rms_norm_eps)
 
 
