@@ -97,6 +97,22 @@ class CompanionFolder:
             raise ConfigError(f"{self.path}: has no {PROMPTS}; give --prompts FILE")
         return read_prompts(path)
 
+    def check(self, prompts: dict[str, list[list[int]]]) -> None:
+        """Refuse prompts of another vocabulary.
+
+        Raises
+        ------
+        ConfigError
+            A token is not one of the decoder's.
+        """
+        vocab = self.decoder.config.vocab_size
+        for name, texts in prompts.items():
+            largest = max((token for text in texts for token in text), default=0)
+            if largest >= vocab:
+                raise ConfigError(
+                    f"prompts of {name!r} hold token {largest}, the decoder has {vocab} tokens"
+                )
+
     def loop(self, setting: Setting, sampler: Sampler) -> Loop:
         """Return the loop of a method.
 

@@ -92,8 +92,14 @@ def test_the_example_runs(
     assert shown.startswith(f"simspec {name}")
     monkeypatch.chdir(tmp_path)
     arguments = shlex.split(shown)[1:]
-    if name == "hardware measure" and importlib.util.find_spec("torch") is None:
+    runs_torch = name == "hardware measure" or name.split()[0] in {"companion", "capture"}
+    if runs_torch and importlib.util.find_spec("torch") is None:
         pytest.skip("needs simspec[companion]")
+    if runs_torch and name != "hardware measure":
+        Path("bible.txt").write_text("\n\n".join(f"In beginning {i}" * 9 for i in range(900)))
+        if name != "companion train":
+            made = simspec(*shlex.split(example(ALL["companion train"]) or "")[1:])
+            assert made.code == 0, made.err
     if name == "sweep":
         arguments.append("--dry-run")  # all of it takes minutes
     if name in NEEDS_DATA:

@@ -102,5 +102,7 @@ def test_what_was_not_trained_is_said(tmp_path: Path) -> None:
         companion.loop(Setting("layerskip", 4, 4), Sampler())
     with pytest.raises(ConfigError, match=r"prompts\.json"):
         _ = companion.prompts
+    with pytest.raises(ConfigError, match="token 50, the decoder has 50"):
+        companion.check({"a": [[1, 2], [50]]})
     with pytest.raises(ConfigError, match="layerskip"):
         companion.loop(Setting("layerskp", 2, 4), Sampler())

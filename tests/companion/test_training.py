@@ -111,7 +111,7 @@ def test_an_adapter_beats_the_bare_exit(
     trained: Decoder, texts: tuple[torch.Tensor, torch.Tensor]
 ) -> None:
     """Kangaroo's adapter at exit 1 is accepted more often than LayerSkip's exit 1."""
-    schedule = Schedule(60, batch=8, window_tokens=64, learning_rate=2e-3)
+    schedule = Schedule(150, batch=8, window_tokens=64, learning_rate=8e-3)
     weights = train_adapter(trained, texts[0], schedule, exit_layer=1, seed=2)
     prompts = [texts[1][i * 100 : i * 100 + 24].tolist() for i in range(24)]
 
@@ -123,7 +123,7 @@ def test_an_adapter_beats_the_bare_exit(
     bare = accepted(LayerSkip(trained, Sampler(1.0, seed=4), **knobs))
     adapter = Adapter(CONFIG, weights)
     adapted = accepted(Kangaroo(trained, Sampler(1.0, seed=4), adapter=adapter, **knobs))
-    assert adapted > bare
+    assert adapted > bare + 0.2
 
 
 def test_training_repeats_itself(texts: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -146,16 +146,23 @@ def test_texts_are_read_from_folders_and_archives(tmp_path: Path) -> None:
     """Of works that are there twice the modern spelling is read; what is no text is refused."""
     folder = tmp_path / "pkg" / "texts"
     folder.mkdir(parents=True)
-    (folder / "hamlet_gut.txt").write_text("To be\n\nor not")
-    (folder / "hamlet_gut_f.txt").write_text("To bee")
-    assert read_corpus(tmp_path / "pkg").training + read_corpus(tmp_path / "pkg").held_out == (
-        "To be\n\nor not",
-    )
+    acts = [f"act {i} " * 400 for i in range(3)]
+    (folder / "hamlet_gut.txt").write_text("\n\n".join(acts))
+    (folder / "hamlet_gut_f.txt").write_text("Acte " * 900)
+    read = read_corpus(tmp_path / "pkg")
+    assert sorted(read.training + read.held_out) == acts
+    assert read.training
+    assert read.held_out
     archive = tmp_path / "pkg.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "pkg", "pkg")
     assert read_corpus(archive).sha256 == read_corpus(tmp_path / "pkg").sha256
-    for name, content in (("a.txt", b""), ("b.txt", b"\x00\x01"), ("c.db", b"no database")):
+    for name, content in (
+        ("a.txt", b""),
+        ("b.txt", b"\x00\x01"),
+        ("c.db", b"no database"),
+        ("d.txt", b"short"),
+    ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ConfigError, match=name):
             read_corpus(tmp_path / name)

@@ -12,6 +12,7 @@ from simspec.cli._output import JSON_OPTION, print_json, print_rows
 
 if TYPE_CHECKING:
     from simspec.companion.capture import Run
+    from simspec.companion.device import Device
     from simspec.companion.folder import CompanionFolder, Setting
     from simspec.traces.schema import TraceHeader
 
@@ -54,8 +55,6 @@ def capture(
     from simspec.core.errors import ConfigError
 
     require_companion("simspec capture")
-    import torch
-
     from simspec.companion.device import DTYPES, Device
     from simspec.companion.folder import METHODS, CompanionFolder, read_prompts
     from simspec.core.errors import nearest
@@ -69,17 +68,11 @@ def capture(
     companion = CompanionFolder(folder)
     companion.use(companion.decoder.to(here.kind, DTYPES[dtype]))
     asked = read_prompts(prompts) if prompts else companion.prompts
+    companion.check(asked)
     if corpus and corpus not in asked:
         raise ConfigError(f"--corpus: unknown corpus {corpus!r}; {nearest(corpus, asked)}")
     settings = _settings(method, exit_layer, num_speculative_tokens, confidence_threshold)
-    facts = {
-        "model": folder.resolve().name,
-        "device": here.machine(is_quick=False).name,
-        "dtype": dtype,
-        "engine": "simspec-companion",
-        "temperature": temperature,
-        "software": {"torch": torch.__version__, "threads": str(threads)},
-    }
+    facts = _facts(folder, here, dtype, temperature)
     rows = []
     for name, texts in asked.items():
         if corpus in {"", name}:
@@ -96,6 +89,22 @@ def capture(
         print_json({"traces": rows})
         return
     print_rows("Captured", rows)
+
+
+def _facts(folder: Path, here: Device, dtype: str, temperature: float) -> dict[str, Any]:
+    """Return what the headers of all traces say."""
+    machine = here.machine(is_quick=False)
+    return {
+        "model": folder.resolve().name,
+        "device": machine.name,
+        "dtype": dtype,
+        "engine": "simspec-companion",
+        "temperature": temperature,
+        "software": {
+            "torch": machine.software.split()[-1],
+            "threads": str(machine.num_threads),
+        },
+    }
 
 
 def _settings(

@@ -54,7 +54,8 @@ def train(
 ) -> None:
     """Train a decoder from scratch, with the LayerSkip recipe, and keep held-out prompts.
 
-    Example: simspec companion train --text kjv=bible.txt --steps 200 --output my_companion
+    Example: simspec companion train --text kjv=bible.txt --layers 4 --width 64 --vocabulary 300
+    --steps 20 --output my_companion
     """
     from simspec.core.errors import ConfigError
 
@@ -63,26 +64,15 @@ def train(
         raise ConfigError(f"--output: {output} exists already; give a new name")
     if width % 32:
         raise ConfigError(f"--width: {width} is not a multiple of 32, the size of a head")
-    import torch
-
     from simspec.cli._progress import file_progress
-    from simspec.companion.model.config import DecoderConfig
-    from simspec.companion.training.companion import train_companion
+    from simspec.companion.device import Device
+    from simspec.companion.training.companion import sizes, train_companion
     from simspec.companion.training.recipe import Recipe
     from simspec.companion.training.train import Schedule
 
     corpora = _corpora(text)
-    torch.set_num_threads(threads)
-    heads = width // 32
-    config = DecoderConfig(
-        num_hidden_layers=layers,
-        hidden_size=width,
-        intermediate_size=64 * max(1, round(width * 8 / 3 / 64)),
-        vocab_size=vocabulary,
-        num_attention_heads=heads,
-        num_key_value_heads=heads // 2 if heads % 2 == 0 else heads,
-        head_dim=32,
-    )
+    Device("cpu", threads)
+    config = sizes(layers, width, vocabulary)
     with file_progress("trained") as report:
         agreement = train_companion(
             output,
@@ -93,23 +83,19 @@ def train(
             seed=seed,
             progress=lambda name: lambda step, of, _: report(name, step, of),
         )
+    facts = {"folder": str(output), "parameters": config.num_parameters}
     if as_json:
-        print_json(
-            {
-                "folder": str(output),
-                "parameters": config.num_parameters,
-                "held_out_exit_agreement": agreement,
-            }
-        )
+        print_json({**facts, "held_out_exit_agreement": agreement})
         return
-    print_pairs("Trained", {"folder": str(output), "parameters": config.num_parameters})
-    print_rows(
-        "Exits that agree with the whole decoder on held-out text",
-        [
-            {"corpus": name, **{f"layer {i + 1}": f"{s:.1%}" for i, s in enumerate(shares)}}
-            for name, shares in agreement.items()
-        ],
-    )
+    print_pairs("Trained", facts)
+    print_rows("Exits that agree with the whole decoder on held-out text", _by_layer(agreement))
+
+
+def _by_layer(agreement: dict[str, list[float]]) -> list[dict[str, object]]:
+    return [
+        {"corpus": name, **{f"layer {i + 1}": f"{share:.1%}" for i, share in enumerate(shares)}}
+        for name, shares in agreement.items()
+    ]
 
 
 @companion_app.command()
@@ -127,14 +113,13 @@ def draft(
 ) -> None:
     """Train what drafts for a decoder, which stays as it is.
 
-    Example: simspec companion draft my_companion --text kjv=bible.txt --kangaroo 2 --eagle
+    Example: simspec companion draft my_companion --text kjv=bible.txt --kangaroo 2 --steps 10
     """
     from simspec.core.errors import ConfigError
 
     _require_torch("draft")
-    import torch
-
     from simspec.cli._progress import file_progress
+    from simspec.companion.device import Device
     from simspec.companion.folder import CompanionFolder
     from simspec.companion.training.companion import provenance, train_drafters
     from simspec.companion.training.tokens import encode, load_tokenizer
@@ -153,7 +138,7 @@ def draft(
     if not (kangaroo or medusa or eagle or dual_layers):
         raise ConfigError("nothing to train; give --kangaroo, --medusa, --eagle or --dual-layers")
     corpora = _corpora(text)
-    torch.set_num_threads(threads)
+    Device("cpu", threads)
     tokens = encode(load_tokenizer(folder), (t for c in corpora for t in c.training))
     schedule = Schedule(steps, learning_rate=1e-3)
     with file_progress("trained") as report:

@@ -28,6 +28,20 @@ _PROMPT_TOKENS = 64
 _JUDGED_TOKENS = 128 * 100
 
 
+def sizes(layers: int, width: int, vocabulary: int) -> DecoderConfig:
+    """Return a decoder's sizes: heads of 32, two to a key, a feed-forward part of 8/3 d."""
+    heads = width // 32
+    return DecoderConfig(
+        num_hidden_layers=layers,
+        hidden_size=width,
+        intermediate_size=64 * max(1, round(width * 8 / 3 / 64)),
+        vocab_size=vocabulary,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2 if heads % 2 == 0 else heads,
+        head_dim=32,
+    )
+
+
 def train_companion(
     folder: Path,
     corpora: Sequence[Corpus],

@@ -64,10 +64,15 @@ def read_corpus(path: Path, name: str = "") -> Corpus:
     if not texts.strip():
         raise ConfigError(f"{path}: holds no text; give a .txt file or a folder of them")
     pieces = tuple(_pieces(texts))
+    held_out = {piece for piece in pieces if _is_held_out(piece)}
+    if len(set(pieces)) < 2:
+        raise ConfigError(f"{path}: is too short or repeats itself; at least 4,000 characters")
+    if not held_out or held_out == set(pieces):
+        held_out = {pieces[-1]}
     return Corpus(
         name=name or path.name.split(".")[0],
-        training=tuple(p for p in pieces if not _is_held_out(p)),
-        held_out=tuple(p for p in pieces if _is_held_out(p)),
+        training=tuple(piece for piece in pieces if piece not in held_out),
+        held_out=tuple(piece for piece in pieces if piece in held_out),
         sha256=hashlib.sha256(texts.encode()).hexdigest(),
     )
 

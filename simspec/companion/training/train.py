@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from simspec.companion.model.config import DecoderConfig
 from simspec.companion.model.decoder import Decoder, random_weights
 from simspec.companion.training.recipe import Recipe
+from simspec.core.errors import ConfigError
 
 Report = Callable[[int, int, float], None]
 """Called with the step, the number of steps, and the last layer's loss."""
@@ -131,6 +132,11 @@ class Windows:
     """Batches of windows of a text, a step's by its number."""
 
     def __init__(self, tokens: Tensor, schedule: Schedule, seed: int) -> None:
+        if len(tokens) <= schedule.window_tokens + 1:
+            raise ConfigError(
+                f"the text has {len(tokens)} tokens, too few for windows of "
+                f"{schedule.window_tokens}; give more text"
+            )
         self._tokens, self._schedule, self._seed = tokens, schedule, seed
 
     def at(self, step: int) -> Tensor:
@@ -185,6 +191,7 @@ def exit_agreement(decoder: Decoder, tokens: Tensor, window: int = 128) -> list[
     tokens : Tensor (N,)
         Text that nobody trained on.
     """
+    window = min(window, len(tokens))
     num = len(tokens) // window
     texts = tokens[: num * window].view(num, window)
     agreeing = torch.zeros(decoder.config.num_hidden_layers)
