@@ -24,9 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def capture(
     folder: Path = typer.Argument(help="A companion's or Hugging Face's folder."),
-    output: Path = typer.Option(
-        ..., "--output", "-o", help="Folder for the traces; made if need be."
-    ),
+    output: Path = typer.Option(..., "--output", "-o", help="Folder for the traces."),
     method: list[str] = typer.Option(..., help="Decoding method; repeatable."),
     exit_layer: list[int] | None = typer.Option(None, help="E of early exits; repeatable."),
     num_speculative_tokens: int = typer.Option(6, min=1, max=64, help="K, most drafts per round."),
@@ -64,6 +62,7 @@ def capture(
             raise ConfigError(f"--method: unknown method {name!r}; {nearest(name, METHODS)}")
     if dtype not in DTYPES:
         raise ConfigError(f"--dtype: unknown data type {dtype!r}; {nearest(dtype, DTYPES)}")
+    settings = _settings(method, exit_layer, num_speculative_tokens, confidence_threshold)
     here = Device(device, threads)
     companion = CompanionFolder(folder)
     companion.use(companion.decoder.to(here.kind, DTYPES[dtype]))
@@ -71,20 +70,13 @@ def capture(
     companion.check(asked)
     if corpus and corpus not in asked:
         raise ConfigError(f"--corpus: unknown corpus {corpus!r}; {nearest(corpus, asked)}")
-    settings = _settings(method, exit_layer, num_speculative_tokens, confidence_threshold)
     facts = _facts(folder, here, dtype, temperature)
     rows = []
-    for name, texts in asked.items():
-        if corpus in {"", name}:
-            rows += _captured(
-                companion,
-                list(product(settings, batch or [1])),
-                texts[:num_prompts],
-                num_tokens,
-                output,
-                {**facts, "dataset": name},
-                (temperature, top_p, seed),
-            )
+    wanted = list(product(settings, batch or [1]))
+    sampling = (temperature, top_p, seed)
+    for name in [corpus] if corpus else asked:
+        texts, here_facts = asked[name][:num_prompts], {**facts, "dataset": name}
+        rows += _captured(companion, wanted, texts, num_tokens, output, here_facts, sampling)
     if as_json:
         print_json({"traces": rows})
         return
