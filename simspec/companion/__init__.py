@@ -1,1 +1,1 @@
-"""What runs on a device through torch: measuring it. Needs ``simspec[companion]``."""
+"""What runs through torch: a decoder, and measuring a device. Needs ``simspec[companion]``."""
