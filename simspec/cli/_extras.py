@@ -15,9 +15,10 @@ def require_companion(command: str) -> None:
     MissingExtra
         With the line that installs them.
     """
-    missing = [name for name in ("torch", "safetensors", "tokenizers") if find_spec(name) is None]
+    needed = ("torch", "safetensors", "tokenizers", "gguf")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise MissingExtra(
-            f"{command} runs a decoder and needs {' and '.join(missing)}, which this Python does "
+            f"{command} runs a decoder and needs {', '.join(missing)}, which this Python does "
             "not have; pip install 'simspec[companion]'"
         )

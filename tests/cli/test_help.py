@@ -97,7 +97,11 @@ def test_the_example_runs(
         pytest.skip("needs simspec[companion]")
     if runs_torch and name != "hardware measure":
         Path("bible.txt").write_text("\n\n".join(f"In beginning {i}" * 9 for i in range(900)))
-        if name != "companion train":
+        if name == "companion convert":
+            from tests.companion.small_gguf import write_gguf
+
+            write_gguf(Path("model.gguf"))
+        elif name != "companion train":
             made = simspec(*shlex.split(example(ALL["companion train"]) or "")[1:])
             assert made.code == 0, made.err
     if name == "sweep":

@@ -1,4 +1,4 @@
-"""``simspec companion train | draft | show``: a small decoder, and what drafts for it."""
+"""``simspec companion train | draft | convert | show``: a small decoder, and what drafts for it."""
 
 from __future__ import annotations
 
@@ -157,6 +157,40 @@ def draft(
             progress=lambda name: lambda step, of, _: report(name, step, of),
         )
     print_rows("Trained", [{"file": str(path)} for path in written])
+
+
+@companion_app.command()
+def convert(
+    file: Path = typer.Argument(help="A GGUF file, or a wheel that holds one."),
+    output: Path = typer.Option(..., "--output", "-o", help="Folder to write; must not exist."),
+    text: list[str] = _TEXT,
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Make a folder of a GGUF model of LLaMA's kind, dequantised to bf16, with prompts from texts.
+
+    Example: simspec companion convert model.gguf --text kjv=bible.txt --output my_model
+    """
+    from simspec.core.errors import ConfigError
+
+    _require_torch("convert")
+    if output.exists():
+        raise ConfigError(f"--output: {output} exists already; give a new name")
+    from simspec.companion.device import DTYPES
+    from simspec.companion.model.checkpoints import save_decoder
+    from simspec.companion.model.gguf_file import read_gguf
+    from simspec.companion.training.companion import held_out_tokens, keep_prompts
+    from simspec.companion.training.tokens import FILE
+
+    corpora = _corpora(text)
+    decoder, tokenizer, facts = read_gguf(file, DTYPES["bf16"])
+    save_decoder(output, decoder, {**facts, "source": file.name})
+    tokenizer.save(str(output / FILE))
+    keep_prompts(output, held_out_tokens(tokenizer, corpora))
+    said = {"folder": str(output), "parameters": decoder.config.num_parameters, **facts}
+    if as_json:
+        print_json(said)
+        return
+    print_pairs("Converted", said)
 
 
 @companion_app.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tokenizers
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from simspec.companion.folder import DRAFTERS, PROMPTS, windows, write_prompts
@@ -62,7 +63,7 @@ def train_companion(
     tokenizer = train_tokenizer((t for c in corpora for t in c.training), config.vocab_size)
     tokens = encode(tokenizer, (t for c in corpora for t in c.training))
     result = train_decoder(config, tokens, schedule, recipe, seed=seed, report=progress("decoder"))
-    held_out = {corpus.name: encode(tokenizer, corpus.held_out) for corpus in corpora}
+    held_out = held_out_tokens(tokenizer, corpora)
     agreement = {
         name: exit_agreement(result.decoder, text[:_JUDGED_TOKENS])
         for name, text in held_out.items()
@@ -75,9 +76,19 @@ def train_companion(
     }
     save_decoder(folder, result.decoder, facts)
     tokenizer.save(str(folder / FILE))
+    keep_prompts(folder, held_out)
+    return agreement
+
+
+def held_out_tokens(tokenizer: Tokenizer, corpora: Sequence[Corpus]) -> dict[str, Tensor]:
+    """Return the held-out text of each corpus in tokens."""
+    return {corpus.name: encode(tokenizer, corpus.held_out) for corpus in corpora}
+
+
+def keep_prompts(folder: Path, held_out: dict[str, Tensor]) -> None:
+    """Write prompts from held-out texts into a companion's folder."""
     prompts = {n: windows(t.tolist(), _NUM_PROMPTS, _PROMPT_TOKENS) for n, t in held_out.items()}
     write_prompts(folder / PROMPTS, prompts)
-    return agreement
 
 
 def train_drafters(
