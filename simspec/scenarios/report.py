@@ -119,7 +119,11 @@ def simulate_config(
         **_facts(config, deployment, workload.source),
         "workload_counts": workload.counts(),
         "replications": ours.num_runs,
-        "assumptions": [*assumptions(deployments, [config]), *run_sentence(calibration)],
+        "assumptions": [
+            *assumptions(deployments, [config]),
+            *_beyond_context(deployment, workload),
+            *run_sentence(calibration),
+        ],
         "status": ours.status,
         "reason": ours.reason,
         **metric_columns(ours),
@@ -221,6 +225,20 @@ def _compared(ours: Outcome, plain: Outcome | None) -> dict[str, Interval | None
             found[name] = ratio_interval(_floats(top), _floats(bottom))
     steps = plain.replications.get("round_time_ms", []) if plain is not None else []
     return {**found, "step_time_ms": interval_of(steps)}
+
+
+def _beyond_context(deployment: Deployment, workload: WorkloadRun) -> list[str]:
+    """Return a sentence on requests that the model itself could not take, if there are any."""
+    limit = deployment.architecture.max_context_len
+    total = len(workload.requests)
+    beyond = sum(r.prompt_len + r.output_len > limit for r in workload.requests) if limit else 0
+    if not beyond:
+        return []
+    return [
+        f"{beyond:,} of {total:,} requests are longer than the {limit:,} tokens of "
+        f"{deployment.architecture.name} and are served all the same; "
+        "workload.over_context: clip or drop keeps to them"
+    ]
 
 
 def _calibration(

@@ -14,7 +14,15 @@ import numpy as np
 
 from simspec.core.errors import ConfigError, DoesNotFit, Infeasible
 from simspec.core.rng import stream
-from simspec.scenarios.build import Deployment, Place, blame, memory_facts, require_room
+from simspec.models.hf_config import load_model
+from simspec.scenarios.build import (
+    Deployment,
+    Place,
+    blame,
+    memory_facts,
+    require_room,
+    resolve_reference,
+)
 from simspec.scenarios.control import ControlLog
 from simspec.scenarios.offered_load import load_sentence, offered_load
 from simspec.scenarios.samples import Samples
@@ -81,12 +89,38 @@ class Observed:
 def draw_workload(config: ScenarioConfig, replication: int, place: Place | None) -> WorkloadRun:
     """Return the requests of one replication; errors carry the place of the workload."""
     base = place.folder if place is not None else None
+    limit = context_limit(config, place)
     with (
         blame(place, "workload", "arrivals")
         if config.workload.arrivals.brings_lengths
         else blame(place, "workload")
     ):
-        return config.workload.build(config.simulation.seed, replication=replication, base=base)
+        return config.workload.build(
+            config.simulation.seed,
+            replication=replication,
+            base=base,
+            model_context_tokens=limit,
+        )
+
+
+def context_limit(config: ScenarioConfig, place: Place | None) -> int | None:
+    """Return the model's context in tokens where the workload leaves the limit to it.
+
+    Raises
+    ------
+    ConfigError
+        The model does not say its context.
+    """
+    workload = config.workload
+    if workload.over_context is None or workload.max_context_tokens is not None:
+        return None
+    base = place.folder if place is not None else None
+    with blame(place, "model"):
+        limit = load_model(resolve_reference(config.model, base)).max_context_len
+    if not limit:
+        with blame(place, "workload", "over_context"):
+            raise ConfigError("the model does not say its context; give max_context_tokens")
+    return limit
 
 
 def simulate_scenario(

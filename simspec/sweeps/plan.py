@@ -13,7 +13,7 @@ from simspec.core.provenance import sha256_of
 from simspec.core.resources import shown_name
 from simspec.core.yamlio import Document, load_yaml, parse
 from simspec.scenarios.build import Deployment, build, require_room
-from simspec.scenarios.run import draw_workload
+from simspec.scenarios.run import context_limit, draw_workload
 from simspec.sweeps.axes import LOAD_FIELDS, Axis, axes_of
 from simspec.sweeps.grid import Point, expand
 from simspec.sweeps.identity import point_key
@@ -121,7 +121,8 @@ def _draw_all(points: Sequence[Point]) -> tuple[dict[str, str], dict[str, Sequen
     sentences: dict[str, str] = {}
     files: dict[str, Sequence[Path]] = {}
     for point in points:
-        distinct = point.config.workload.model_dump_json()
+        limit = context_limit(point.config, point.place)
+        distinct = f"{point.config.workload.model_dump_json()} {limit}"
         if distinct not in drawn:
             run = draw_workload(point.config, 0, point.place)
             drawn[distinct] = (run.source, run.files)

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m simspec.workloads.profile_from_trace TRACE OUT.json [--format azure]
+    python -m simspec.workloads.profile_from_trace TRACE OUT.json [--format NAME]
         [--source TEXT --licence TEXT]
 
 The same trace gives the same bytes. The source and licence of traces known by their SHA-256
@@ -23,8 +23,9 @@ import numpy as np
 
 from simspec.core.errors import ConfigError, SimspecError
 from simspec.core.provenance import write_atomic
-from simspec.workloads._base import IMPORTERS, ImporterConfig
+from simspec.workloads._base import ImporterConfig
 from simspec.workloads.describe import WINDOWS_S, describe_arrays, index_of_dispersion
+from simspec.workloads.detect import detect, importer_of
 from simspec.workloads.profile import SCHEMA_VERSION, IntArray, MarginFile, ProfileFile
 from simspec.workloads.request_log import read_log
 
@@ -127,13 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("trace", type=Path, help="the request log")
     parser.add_argument("out", type=Path, help="the profile to write, NAME.json")
-    parser.add_argument("--format", default="azure", help="log format (default: azure)")
+    parser.add_argument("--format", help="log format (default: its first lines tell)")
     parser.add_argument("--source", help="where the trace comes from")
     parser.add_argument("--licence", help="terms of the trace")
     given = parser.parse_args(arguments)
     try:
-        importer = IMPORTERS.config_class(given.format)(name=given.format)
-        assert isinstance(importer, ImporterConfig)
+        importer = importer_of(given.format) if given.format else detect(given.trace)
         source = _source(given.trace, given.source, given.licence)
         profile = derive(importer, given.trace, name=given.out.stem, source=source)
         _write(given.out, to_json(profile))

@@ -126,7 +126,8 @@ class WorkloadConfig(BaseModel):
     """How many requests one replication sends."""
 
     max_context_tokens: int | None = Field(default=None, ge=2, le=100_000_000)
-    """Most tokens a request may have, prompt and output together; None: no limit here."""
+    """Most tokens a request may have, prompt and output together; None: those of the model, where
+    ``over_context`` is given, else no limit."""
 
     over_context: _Policy | None = None
     """What happens to longer ones: ``clip`` shortens the prompt to leave room for one token,
@@ -162,15 +163,22 @@ class WorkloadConfig(BaseModel):
                         "'{key}' is missing; {arrivals} arrivals need it",
                         {"arrivals": self.arrivals.name, "key": key},
                     )
-        if (self.max_context_tokens is None) != (self.over_context is None):
+        if self.max_context_tokens is not None and self.over_context is None:
             raise PydanticCustomError(
                 "workload_context",
-                "max_context_tokens and over_context (clip or drop) go together; give both or "
-                "neither",
+                "max_context_tokens needs over_context, which says what happens to longer "
+                "requests; add clip or drop",
             )
         return self
 
-    def build(self, seed: int, *, replication: int = 0, base: Path | None = None) -> WorkloadRun:
+    def build(
+        self,
+        seed: int,
+        *,
+        replication: int = 0,
+        base: Path | None = None,
+        model_context_tokens: int | None = None,
+    ) -> WorkloadRun:
         """Draw the requests of one replication.
 
         Parameters
@@ -181,11 +189,13 @@ class WorkloadConfig(BaseModel):
             Index of the repetition; each has its own streams.
         base : Path or None
             Folder that relative file names start from.
+        model_context_tokens : int or None, tokens
+            The model's own limit, for ``over_context`` without ``max_context_tokens``.
 
         Raises
         ------
         ConfigError
-            A file is missing, or the context limit leaves no request.
+            A file is missing, or the context limit is not known or leaves no request.
         TraceError
             A log cannot be read.
         """
@@ -210,7 +220,12 @@ class WorkloadConfig(BaseModel):
                 f"{arrivals.rejected.sentences[0]}"
             )
         priorities = self._priorities(stream(seed, *key, "priorities"), arrivals.times_s.size)
-        return self._run(_Drawn(arrivals, lengths, priorities), sources, files)
+        limit = self.max_context_tokens or model_context_tokens
+        if self.over_context is not None and limit is None:
+            raise ConfigError(
+                "over_context: nothing says the longest context; give max_context_tokens"
+            )
+        return self._run(_Drawn(arrivals, lengths, priorities), limit, sources, files)
 
     def _priorities(self, rng: np.random.Generator, num_requests: int) -> IntArray:
         classes = self.priority_classes
@@ -222,27 +237,27 @@ class WorkloadConfig(BaseModel):
         drawn: IntArray = priorities[np.minimum(chosen, len(classes) - 1)]
         return drawn
 
-    def _run(self, drawn: _Drawn, sources: list[str], files: tuple[Path, ...]) -> WorkloadRun:
+    def _run(
+        self, drawn: _Drawn, limit: int | None, sources: list[str], files: tuple[Path, ...]
+    ) -> WorkloadRun:
         total = drawn.priorities.size
         num_clipped = num_dropped = 0
-        if self.max_context_tokens is not None:
+        if self.over_context is not None and limit is not None:
             lengths = drawn.lengths
-            too_long = lengths.prompt_lens + lengths.output_lens > self.max_context_tokens
+            too_long = lengths.prompt_lens + lengths.output_lens > limit
             num_long = int(too_long.sum())
             if self.over_context == "clip":
                 num_clipped = num_long
-                drawn = drawn.clipped(self.max_context_tokens)
+                drawn = drawn.clipped(limit)
                 done = "clipped to"
             else:
                 num_dropped = num_long
                 drawn = drawn.without(too_long)
                 done = "left out for exceeding"
-            sources.append(
-                f"{num_long:,} of {total:,} requests {done} {self.max_context_tokens:,} tokens"
-            )
+            sources.append(f"{num_long:,} of {total:,} requests {done} {limit:,} tokens")
         if num_dropped == total:
             raise ConfigError(
-                f"max_context_tokens: no request fits {self.max_context_tokens:,} tokens; "
+                f"max_context_tokens: no request fits {limit:,} tokens; "
                 "raise it or choose over_context: clip"
             )
         if self.priority_classes is not None:

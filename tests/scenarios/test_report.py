@@ -147,3 +147,28 @@ def test_nothing_is_written_when_it_fails(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         simulate_file(path, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_requests_beyond_the_models_context_are_said_or_cut(tmp_path: Path) -> None:
+    """Without a policy the assumptions count them; ``over_context`` alone keeps to the model."""
+    scenario: dict[str, Any] = {
+        "model": "vicuna-7b",
+        "hardware": "h100_sxm",
+        "method": "autoregressive",
+        "workload": {
+            "arrivals": {"name": "constant", "rate_per_s": 1.0},
+            "lengths": {"name": "fixed", "prompt_len": 4090, "output_len": 8},
+            "num_requests": 2,
+        },
+        "simulation": {"replications": 1, "warmup": 0.0},
+    }
+    path = tmp_path / "scenario.yaml"
+    path.write_text(json.dumps(scenario))
+    said = simulate_file(path).document
+    assert any("2 of 2 requests are longer than the 4,096" in text for text in said["assumptions"])
+    scenario["workload"]["over_context"] = "clip"
+    path.write_text(json.dumps(scenario))
+    cut = simulate_file(path).document
+    assert cut["workload_counts"]["clipped"] == 2
+    assert "2 of 2 requests clipped to 4,096 tokens" in cut["workload"]
+    assert not any("are longer than" in text for text in cut["assumptions"])

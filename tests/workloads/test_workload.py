@@ -204,6 +204,16 @@ def test_clipping_keeps_every_request_within_the_limit(
     assert run.num_dropped == 0
 
 
+def test_the_limit_can_be_left_to_the_model() -> None:
+    """``over_context`` alone means the model's context, which somebody has to say."""
+    config = workload(over_context="clip")
+    cut = config.build(5, model_context_tokens=500)
+    assert cut == workload(over_context="clip", max_context_tokens=500).build(5)
+    assert cut.num_clipped > 0
+    with pytest.raises(ConfigError, match="nothing says the longest context"):
+        config.build(5)
+
+
 def test_dropping_everything_is_refused() -> None:
     """No request left is an error that says what to change."""
     config = workload(lengths=FIXED, max_context_tokens=100, over_context="drop")
@@ -244,8 +254,7 @@ def test_an_own_profile_is_read_from_its_path(base: Path) -> None:
         ({"arrivals": REPLAY | {"rate_scale": 0}}, "rate_scale"),
         ({"lengths": FIXED | {"prompt_len": 0}}, "prompt_len"),
         ({"lengths": {"name": "empirical", "profile": "azure"}}, "did you mean 'azure_conv_2023'"),
-        ({"max_context_tokens": 10}, "give both or neither"),
-        ({"over_context": "clip"}, "give both or neither"),
+        ({"max_context_tokens": 10}, "max_context_tokens needs over_context"),
         ({"max_context_tokens": 10, "over_context": "cut"}, "over_context"),
     ],
 )
