@@ -119,11 +119,9 @@ def simulate_config(
         **_facts(config, deployment, workload.source),
         "workload_counts": workload.counts(),
         "replications": ours.num_runs,
-        "assumptions": [
-            *assumptions(deployments, [config]),
-            *_beyond_context(deployment, workload),
-            *run_sentence(calibration),
-        ],
+        "assumptions": assumptions(deployments, [config])
+        + _beyond_context(deployment, workload)
+        + run_sentence(calibration),
         "status": ours.status,
         "reason": ours.reason,
         **metric_columns(ours),
