@@ -106,6 +106,11 @@ def test_the_example_runs(
             assert made.code == 0, made.err
     if name == "sweep":
         arguments.append("--dry-run")  # all of it takes minutes
+    if name == "calibrate captures":
+        from tests.calibration.test_captures import write_capture
+
+        Path("traces").mkdir()
+        write_capture(Path("traces"), drafts=3, threshold=0.0, texts=8)
     if name in NEEDS_DATA:
         data, *others = NEEDS_DATA[name]
         if not (shared_root() / data).exists():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from simspec.cli._output import help_without_command, note
+from simspec.cli._output import JSON_OPTION, help_without_command, note, print_json, print_rows
 
 calibrate_app = typer.Typer(help="Fit profiles to measurements.")
 
@@ -64,6 +65,72 @@ def acceptance(
             f"K = {drafts:2d}: {measured:.3f} tokens per round, fitted {predicted:.3f}, "
             f"held-out errors {errors[0]:+.1%} and {errors[1]:+.1%}"
         )
+
+
+@calibrate_app.command()
+def captures(
+    folder: Path = typer.Argument(help="Folder of round traces that simspec capture wrote."),
+    as_json: bool = JSON_OPTION,
+) -> None:
+    """Judge acceptance models on captures: fit on half of the texts at threshold 0, predict all.
+
+    Example: simspec calibrate captures traces
+    """
+    from simspec.calibration.captures import judge_captures, mean_errors, read_captures
+
+    judged = judge_captures(read_captures(folder))
+    rows = []
+    for row in judged:
+        header = row.capture.header
+        rows.append(
+            {
+                "method": header.method,
+                "exit_layer": header.exit_layer,
+                "dataset": header.dataset,
+                "num_speculative_tokens": row.capture.max_draft,
+                "confidence_threshold": row.capture.threshold,
+                "batch_size": row.capture.batch_size,
+                "rounds": row.num_rounds,
+                "drafted_per_round": row.drafted_per_round,
+                "tokens_per_round": row.tokens_per_round,
+                "errors": {
+                    name: dict(zip(("drafted", "tokens"), row.errors(name), strict=True))
+                    for name in row.predicted
+                },
+            }
+        )
+    means = {
+        name: {"drafted": drafted, "tokens": tokens}
+        for name, (drafted, tokens) in mean_errors(judged).items()
+    }
+    if as_json:
+        print_json({"rows": rows, "mean_absolute_errors": means})
+        return
+    print_rows("Captures of texts that no fit has seen", [_capture_line(row) for row in rows])
+    print_rows(
+        "Mean absolute errors of tokens per round",
+        [
+            {"model": name, **{what: f"{share:.1%}" for what, share in errors.items()}}
+            for name, errors in means.items()
+        ],
+    )
+
+
+def _capture_line(row: dict[str, Any]) -> dict[str, object]:
+    names = {
+        "method": "method",
+        "E": "exit_layer",
+        "text": "dataset",
+        "K": "num_speculative_tokens",
+        "tau": "confidence_threshold",
+        "B": "batch_size",
+    }
+    line: dict[str, object] = {short: row[key] for short, key in names.items()}
+    line["drafted"] = round(row["drafted_per_round"], 3)
+    line["tokens"] = round(row["tokens_per_round"], 3)
+    for name, errors in row["errors"].items():
+        line[name] = f"{errors['drafted']:+.1%} {errors['tokens']:+.1%}"
+    return line
 
 
 @calibrate_app.command()
