@@ -226,7 +226,6 @@ def page() -> str:
                 f"| {found['half_bytes'] / 1e6:.0f} MB |"
             )
         lines.append("")
-    from simspec.serving.records import NUM_REQUEST_COLUMNS, NUM_STEP_COLUMNS
 
     found = case("closed_form")
     help_s = child_cpu_s("-m", "simspec", "--help")
