@@ -14,7 +14,7 @@ from simspec.core.errors import ConfigError
 from simspec.reports.dashboards._parts import Card, Report, Tile, figure_card
 from simspec.reports.dashboards._table import Cell, Column, Row, Table
 from simspec.reports.data import BASELINE, METHOD, Axis, Point, SweepData, finite
-from simspec.reports.figures import latency_cdf, round_time
+from simspec.reports.figures import latency_cdf, over_time, round_time
 from simspec.reports.findings import Finding
 from simspec.reports.labels import METRICS, Metric, method_title, metric, visible
 from simspec.reports.page import Page
@@ -131,6 +131,7 @@ def _figures(view: SweepView) -> list[FigureSpec]:
     made = [
         round_time.figure(view),
         *(latency_cdf.figure(view, latency) for latency in latency_cdf.LATENCIES),
+        *(over_time.figure(view, chart) for chart in over_time.CHARTS),
     ]
     return [spec for spec in made if spec is not None]
 
@@ -145,6 +146,10 @@ def _cards(figures: list[FigureSpec]) -> Iterator[Card]:
     if latencies:
         lead = "Quantiles over requests, averaged over replications."
         yield figure_card("latency", "How latency is distributed", lead, latencies, own)
+    times = [spec for spec in figures if spec.name.startswith("over_time_")]
+    if times:
+        lead = "The first replication, from its first step to its last."
+        yield figure_card("over_time", "What the engine did over time", lead, times, own)
 
 
 def _tiles(view: SweepView) -> Iterator[Tile]:
