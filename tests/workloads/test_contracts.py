@@ -28,6 +28,7 @@ from simspec.workloads._base import (
     Moments,
 )
 from simspec.workloads.arrivals._clock import VaryingRate
+from simspec.workloads.arrivals.closed_loop import Config as ClosedLoop
 from simspec.workloads.detect import detect
 
 # Fixed seeds; 5 standard errors fail by chance about once in 1.7 million comparisons.
@@ -154,6 +155,24 @@ def test_the_clock_of_a_varying_rate_and_its_inverse_agree(
     assert isinstance(config, VaryingRate)
     back = config.expected_by(config.time_of(np.array([at])))
     assert back[0] == pytest.approx(at, rel=1e-9, abs=1e-9)
+
+
+THINKING = [
+    (name, i) for name, i in ARRIVAL_EXAMPLES if getattr(arrivals(name, i), "think_time_s", 0) > 0
+]
+
+
+@pytest.mark.parametrize(("name", "example"), THINKING)
+def test_think_times_have_the_moments_the_loop_states(name: str, example: int) -> None:
+    """Mean and variance agree; the first ones do not depend on how many are drawn."""
+    config = arrivals(name, example)
+    assert isinstance(config, ClosedLoop)
+    few, many = (config.draw(stream(9, name), n).sessions for n in (50, NUM_SAMPLES))
+    assert few is not None
+    assert many is not None
+    assert_moments(many.think_s, config.think_moments())
+    assert np.array_equal(few.think_s, many.think_s[:50])
+    assert np.all(many.follows == -1)
 
 
 @pytest.mark.parametrize(("name", "example"), ARRIVAL_EXAMPLES)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simspec.core.errors import TraceError
 from simspec.workloads._base import IMPORTERS, LoggedRequest
@@ -231,3 +233,60 @@ def test_classes_have_their_shares_and_change_nothing_else() -> None:
     assert [r.arrival_s for r in run.requests] == [r.arrival_s for r in plain.requests]
     with pytest.raises(ValueError, match="a priority is given twice"):
         WorkloadConfig.model_validate(fields | {"priority_classes": [classes[0]] * 2})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+SESSION = {
+    "session_id": 1,
+    "arrival_time_ns": 5,
+    "sub_requests": [
+        {"input_toks": 3, "output_toks": 2, "tool_duration_ns": 9, "input_tok_ids": [1, 2, 3]}
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("mooncake", MOONCAKE),
+        ("qwen_bailian", QWEN),
+        ("llmservingsim", LLM),
+        ("llmservingsim", SESSION),
+    ],
+)
+@given(data=st.data())
+def test_any_json_in_any_field_is_a_request_or_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, name: str, row: dict[str, Any], data: st.DataObject
+) -> None:
+    """Whatever type stands in a field, also inside a session, nothing but a sentence comes."""
+    wrong = json.loads(json.dumps(row))
+    place = wrong
+    if "sub_requests" in wrong and data.draw(st.booleans()):
+        place = wrong["sub_requests"][0]
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)
+    path = tmp_path_factory.mktemp("json") / "log"
+    path.write_text("\n".join([json.dumps(row), json.dumps(wrong), json.dumps(row)]))
+    told: list[int] = []
+    rows = list(IMPORTERS.parse(name).rows(path, lambda number, _: told.append(number)))
+    assert told in ([], [2], [3])
+    assert len(rows) >= 2
+    for one in rows:
+        assert one.arrival_s is not None
+        assert 0 <= one.prompt_len < 10**9
+        assert one.think_s >= 0
+
+
+def test_a_log_can_be_squeezed_with_its_blocks(tmp_path: Path) -> None:
+    """Load multiplied: times shrink, everything else stays."""
+    lines = [json.dumps(MOONCAKE | {"timestamp": at}) for at in (0, 1000, 1000, 4000)]
+    plain = replayed(tmp_path, "\n".join(lines))
+    fast = replayed(tmp_path, "\n".join(lines), rate_scale=4, spread_ties=True)
+    assert [r.arrival_s for r in plain.requests] == [0.0, 1.0, 1.0, 4.0]
+    assert [r.arrival_s for r in fast.requests] == [0.0, 0.25, 0.625, 1.0]
+    assert {r.block_hashes for r in fast.requests} == {(1, 2)}
