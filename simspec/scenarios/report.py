@@ -15,6 +15,7 @@ from simspec.core.yamlio import load_yaml, parse
 from simspec.scenarios.assumptions import assumptions
 from simspec.scenarios.build import Deployment, Place, build
 from simspec.scenarios.calibrated import calibration_of, run_sentence
+from simspec.scenarios.classes import class_lines
 from simspec.scenarios.closed_form import describe_acceptance
 from simspec.scenarios.control import control_lines
 from simspec.scenarios.fleets import fleet_facts
@@ -285,6 +286,7 @@ def _header(result: Mapping[str, Any]) -> list[str]:
         f"workload    {result['workload']}",
         f"acceptance  {result['acceptance']}",
         *control_lines(result["speculation"]),
+        *class_lines(result.get("classes")),
     ]
     if price := result["price"]:
         lines.append(

@@ -23,6 +23,7 @@ from simspec.scenarios.build import (
     require_room,
     resolve_reference,
 )
+from simspec.scenarios.classes import ClassLog
 from simspec.scenarios.control import ControlLog
 from simspec.scenarios.offered_load import load_sentence, offered_load
 from simspec.scenarios.samples import Samples
@@ -152,7 +153,7 @@ def simulate_scenario(
     require_room(deployment, 1, place)
     slo, roofs = slo_of(config), roofs_of(deployment)
     samples = Samples(config.simulation, slo, roofs)
-    control = ControlLog(deployment)
+    control, classes = ControlLog(deployment), ClassLog(slo, _class_targets_ms(deployment))
     load = None
     while not samples.num_runs or not samples.is_enough():
         replication = samples.num_runs
@@ -165,6 +166,7 @@ def simulate_scenario(
         control.add(records)
         with blame(place, "simulation"):
             window = samples.add(records)
+        classes.add(records, window)
         if replication == 0:
             load = offered_load(deployment, workload, config.replicas)
         if observe is not None:
@@ -177,11 +179,17 @@ def simulate_scenario(
         reason=None if reason is None else _both(reason, load),
         replications={n: [None] * len(v) if hidden(n) else v for n, v in values.items()},
         quantiles={n: [None] * len(q) if hidden(n) else q for n, q in quantiles.items()},
-        facts=memory_facts(deployment),
+        facts={**memory_facts(deployment), **classes.facts()},
         speculation=control.summary(),
         stability={"drift": samples.drift(), "offered_load": load},
         precision=samples.precision(),
     )
+
+
+def _class_targets_ms(deployment: Deployment) -> dict[int, float]:
+    policy = config_of(SCHEDULERS, deployment.limits.policy)
+    assert isinstance(policy, SchedulingPolicyConfig)
+    return policy.class_targets_ms
 
 
 def _both(reason: str, load: dict[str, Any] | None) -> str:

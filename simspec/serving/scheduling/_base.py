@@ -60,6 +60,11 @@ class SchedulerConfig(PluginConfig):
     """Whether the classes of requests change what is scheduled."""
 
     @property
+    def class_targets_ms(self) -> dict[int, float]:
+        """Targets of the time to first token by class, milliseconds, where the policy has some."""
+        return {}
+
+    @property
     def for_classes(self) -> tuple[str, ...]:
         """Fields that were given and matter only among requests of several classes."""
         return ()

@@ -57,6 +57,11 @@ class Config(SchedulerConfig):
     """Whether running requests make room for one of a more urgent class."""
 
     @property
+    def class_targets_ms(self) -> dict[int, float]:
+        """Targets of the time to first token by class, milliseconds."""
+        return dict(self.class_ttft_ms)
+
+    @property
     def for_classes(self) -> tuple[str, ...]:
         """Fields that were given and matter only among requests of several classes."""
         return tuple(sorted(self.model_fields_set - {"name"}))
