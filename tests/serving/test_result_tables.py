@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simspec.serving.event_trace import COUNTERS, Cut, Told, run_events
 from simspec.serving.measured import Measured, Roofs, Slo
@@ -22,6 +24,7 @@ from simspec.serving.vllm_bench import bench_result
 from simspec.serving.window import measured_window
 from simspec.workloads.request import Request
 from tests.serving.fakes import poisson, setup
+from tests.serving.test_laws import setups
 
 ROOFS = Roofs(1e6, 1e6)
 OF_VLLM = {
@@ -237,3 +240,26 @@ def test_a_fleet_has_rows_and_lanes_per_replica(max_rows: int) -> None:
         assert lanes_us == pytest.approx(1e6 * steps.duration_s[theirs].sum())
         spans = {e["id"] for e in events if e["ph"] == "b" and e["pid"] == replica}
         assert len(spans) == (records.requests.replica == replica).sum()
+
+
+@given(setups(), st.integers(1, 3), st.sampled_from([3, 100_000]))
+def test_time_and_tokens_are_conserved(
+    drawn: ServingSetup, num_replicas: int, max_rows: int
+) -> None:
+    """Under random load, policies, preemption and fleets: lanes, series and rows add up."""
+    router = ROUTERS.parse("round_robin")
+    records = simulate(replace(drawn, num_replicas=num_replicas, router=router))
+    steps = records.steps
+    events, told = events_of(records)
+    assert (told.steps_left_out, told.requests_left_out) == (0, 0)
+    lanes_us = sum(e["dur"] for e in events if e["ph"] == "X")
+    # Each duration is rounded to a nanosecond.
+    assert lanes_us == pytest.approx(1e6 * steps.duration_s.sum(), abs=0.01 * (len(events) + 1))
+    series = time_series(records, ROOFS, max_rows)
+    assert series["busy_ms"].sum() == pytest.approx(1e3 * steps.duration_s.sum())
+    assert series["output_tokens"].sum() == steps.emitted.sum()
+    assert np.all(series["kv_used_share"] <= 1.0 + 1e-12)
+    table = table_of(records)
+    assert table["emitted_tokens"].sum() == steps.emitted.sum()
+    got = bench_result(records, Slo(), model="m")
+    assert got["completed"] + got["failed"] == records.requests.request_id.size
