@@ -1,9 +1,9 @@
 """A run as events of the Chrome trace format, which Perfetto and ``chrome://tracing`` open.
 
 A process per replica, with a lane (thread) each for drafting, verifying or decoding, prefilling,
-the host and whatever else a step took; within a step the lanes follow one another, so their
-durations add up to the step's. Requests are asynchronous spans (queue, prefill, decode), the
-queue, batch, KV blocks and K in force are counters. Times are microseconds.
+the host, copies of KV to and from it, and whatever else a step took; within a step the lanes follow
+one another, so their durations add up to the step's. Requests are asynchronous spans (queue,
+prefill, decode), the queue, batch, KV blocks and K in force are counters. Times are microseconds.
 
 Source: "Trace Event Format" (Google, the document linked from chromium.org's trace event
 profiling tool), sections on complete, counter, async and metadata events.
@@ -29,8 +29,8 @@ LANES = {
     "prefill": ("prefill",),
 }
 """Lane: the phases of a step that it shows."""
-HOST, OTHER = "host", "other"
-_TIDS = {name: tid for tid, name in enumerate([*LANES, HOST, OTHER], start=1)}
+HOST, SWAP, OTHER = "host", "swap", "other"
+_TIDS = {name: tid for tid, name in enumerate([*LANES, HOST, SWAP, OTHER], start=1)}
 COUNTERS = {"queue": "requests", "batch": "sequences", "KV": "blocks", "K in force": "tokens"}
 """Counter: its unit."""
 _STEPS_SHARE = 0.7
@@ -112,6 +112,7 @@ def _step(records: RunRecords, index: int, *, is_idle_next: bool) -> Iterator[Ev
         for lane, phases in LANES.items()
     }
     spans[HOST] = float(steps.host_s[index])
+    spans[SWAP] = float(steps.swap_s[index])
     rest_s = float(steps.duration_s[index]) - sum(spans.values())
     if rest_s > _NOISE_S:
         spans[OTHER] = rest_s
