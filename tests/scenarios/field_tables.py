@@ -138,7 +138,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
     ),
     "blocks": changed(memory={"num_kv_blocks": 400, "block_size_tokens": 16}),
-    "priority": changed(scheduler={**BASE["scheduler"], "policy": {"name": "priority"}}),
+    "priority": with_load(
+        {"name": "poisson", "rate_per_s": 150.0},
+        {"name": "lognormal", "prompt": {"median": 60, "sigma": 1.0, "max": 200},
+         "output": {"mean": 12, "sigma": 0.8, "max": 40}},
+        num_requests=20,
+        priority_classes=[{"priority": 0, "weight": 1}, {"priority": 1, "weight": 3}],
+        max_context_tokens=150,
+        over_context="clip",
+    )
+    | {
+        "scheduler": {
+            **BASE["scheduler"], "max_num_seqs": 2,
+            "policy": {"name": "priority", "class_ttft_ms": {1: 5.0, 0: 20.0}},
+        },
+    },
     "swap": with_load(
         {"name": "constant", "rate_per_s": 1000.0},
         {"name": "fixed", "prompt_len": 100, "output_len": 40},
@@ -374,7 +388,7 @@ OTHER: dict[str, Any] = {
     "scheduler.max_num_batched_tokens": 40,
     "scheduler.chunked_prefill": False,
     "scheduler.policy.order": "deadline",
-    "scheduler.policy.class_ttft_ms": {1: 50.0},
+    "scheduler.policy.class_ttft_ms": {1: 2.0, 0: 500.0},
     "scheduler.policy.preempts": False,
     "scheduler.preemption": "none",
     "scheduler.preemption.swap_space_gb": 0.001,
