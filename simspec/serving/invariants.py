@@ -58,6 +58,12 @@ def when_idle(state: EngineState) -> None:
     _law(11, not state.running and not state.waiting, "the engine idles while somebody waits")
 
 
+def nobody_is_lost(records: RunRecords, num_requests: int) -> None:
+    """Check that each of the workload's requests has a fate or has not arrived."""
+    found = records.requests.request_id.size + records.num_not_arrived
+    _law(1, found == num_requests, f"{num_requests} requests, {found} are accounted for")
+
+
 def at_end(records: RunRecords) -> None:
     """Check what must hold for the records of a whole run."""
     _tokens_add_up(records)

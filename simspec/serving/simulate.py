@@ -43,6 +43,7 @@ def simulate(setup: ServingSetup, *, check: bool = False) -> RunRecords:
     env.run(until=setup.max_simulated_s)
     records = source.engine.close(source.num_not_arrived)
     if check:
+        invariants.nobody_is_lost(records, len(setup.requests))
         invariants.at_end(records)
     return records
 

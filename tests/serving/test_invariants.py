@@ -125,6 +125,14 @@ def test_a_step_above_the_budget_is_noticed():
         invariants.after_step(engine, plan, limits(), 4)
 
 
+def test_a_lost_request_is_noticed():
+    """Law 1: fates and those still to come add up to the workload."""
+    records = run()
+    invariants.nobody_is_lost(records, 20)
+    with pytest.raises(AssertionError, match="law 1: 21 requests, 20 are accounted for"):
+        invariants.nobody_is_lost(records, 21)
+
+
 def test_an_idle_engine_with_work_is_noticed():
     """Law 11."""
     with pytest.raises(AssertionError, match="law 11"):
