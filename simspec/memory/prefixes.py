@@ -9,7 +9,8 @@ and goes in the order of last use, of one request's pieces the last first: the r
 
 Unlike there, a request that computed what somebody else computed meanwhile gives its copy back
 (as SGLang's radix tree does), so that pieces in use have users all the way up to the root; and the
-blocks of a piece that several KV blocks make up are cached and given up together. Left out:
+blocks of a piece that several KV blocks make up are cached and given up together (decision:
+docs/decisions/0007-shared-prompts-and-swapped-kv.md). Left out:
 sharing of what was generated, since nothing says what a client sends back.
 
 Law: blocks of requests alone + blocks of pieces in use + free ones are the pool, and pieces that
