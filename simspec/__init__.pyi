@@ -10,6 +10,7 @@ from simspec.models.hf_config import load_model as load_model
 from simspec.reports.dashboards.sweep import write_sweep_dashboard as write_sweep_dashboard
 from simspec.scenarios.api import break_even as break_even
 from simspec.scenarios.api import compare as compare
+from simspec.scenarios.api import diff as diff
 from simspec.scenarios.api import estimate as estimate
 from simspec.scenarios.api import simulate as simulate
 from simspec.sweeps.api import sweep as sweep
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "break_even",
     "compare",
+    "diff",
     "engine_names",
     "estimate",
     "hardware_names",

@@ -20,6 +20,7 @@ PUBLIC = {
     "__version__",
     "break_even",
     "compare",
+    "diff",
     "engine_names",
     "estimate",
     "hardware_names",

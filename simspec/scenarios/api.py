@@ -79,6 +79,30 @@ def simulate(
     return simulate_file(path, baseline=baseline, check=check).document
 
 
+def diff(a: str | Path, b: str | Path) -> dict[str, Any]:
+    """Return how two simulations differ on common tapes; what ``simspec diff --json`` prints.
+
+    ::
+
+        simspec.diff("experiments/kangaroo_chat.yaml", "experiments/kangaroo_chat_k5.yaml")
+
+    Parameters
+    ----------
+    a, b : path
+        Folders that ``simspec simulate --output`` wrote, or scenario files.
+
+    Raises
+    ------
+    ConfigError, TraceError, Infeasible
+        The two did not meet the same requests, or one of them is wrong or cannot work.
+    """
+    from simspec.scenarios.diff import diff_paths
+
+    places = [Path(side) for side in (a, b)]
+    first, second = (path if path.is_dir() else experiment_path(path) for path in places)
+    return diff_paths(first, second).document
+
+
 def compare(comparison: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """Return methods side by side on one deployment; what ``simspec compare`` prints.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import simspec
 from simspec.core.errors import ConfigError
 from simspec.core.stats import paired_difference
 from simspec.scenarios.diff import diff_paths
@@ -67,6 +68,12 @@ def test_less_bandwidth_is_slower(tmp_path: Path) -> None:
     assert rows["tpot_ms"]["ci95_low"] == interval.low
     assert rows["tpot_ms"]["percent"] == pytest.approx(100 * interval.mean / rows["tpot_ms"]["a"])
     assert any("hardware" in line for line in found.header)
+
+
+def test_python_gets_what_the_command_prints(tmp_path: Path) -> None:
+    """``simspec.diff`` is the document of ``simspec diff --json``."""
+    a, b = scenario(tmp_path, "a"), scenario(tmp_path, "b", dtype="fp8")
+    assert simspec.diff(a, str(b)) == diff_paths(a, b).document
 
 
 def test_rows_of_the_table(tmp_path: Path) -> None:
