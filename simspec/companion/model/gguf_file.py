@@ -74,7 +74,7 @@ def read_gguf(path: Path, dtype: torch.dtype) -> tuple[Decoder, Tokenizer, dict[
         }
     except ConfigError:
         raise
-    except (ValueError, KeyError, IndexError, NotImplementedError, OSError) as error:
+    except (ValueError, LookupError, RuntimeError, OSError) as error:
         raise ConfigError(f"{path}: is not a whole GGUF file ({error})") from error
     for layer in range(config.num_hidden_layers):
         for part, heads in (
