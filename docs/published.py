@@ -18,11 +18,12 @@ FAMILIES = {
     "vllm_k_series": "vLLM on an H100, 2 to 7 drafts (vllm-project/vllm#20780)",
     "vllm_pr_16937": "vLLM on an H100, an early version (vllm-project/vllm#16937)",
     "sglang_h100": "SGLang on an H100, chains and trees (arXiv 2601.11580)",
+    "sglang_pr_4247": "SGLang on an H100, trees (sgl-project/sglang#4247)",
     "spec_bench_a100": "Spec-Bench on an A100, eager, batch 1",
     "spec_bench_rtx_3090": "Spec-Bench on an RTX 3090, eager, batch 1",
     "layerskip": "LayerSkip: the authors' runs and paper",
     "draft_and_verify": "Draft & Verify, fixed draft lengths",
-    "kangaroo": "Kangaroo, Spec-Bench maths",
+    "kangaroo": "Kangaroo and, fitted, Medusa beside it on Spec-Bench maths",
     "eagle_paper": "EAGLE-1, the paper's RTX 3090",
     "medusa_logs": "Medusa's own logs on an A100",
 }
@@ -77,7 +78,7 @@ def published_errors() -> str:
                     if (run.family, run.role, run.quantity) == (family, role, quantity)
                 ]
                 errors = [abs(run.error) for run in chosen]
-                if errors and (quantity != "tpot_ms" or family in {"medusa_logs", "vllm_k_series"}):
+                if errors and (quantity != "tpot_ms" or family in {"medusa_logs", "vllm_k_series", "sglang_pr_4247"}):
                     rows.append(
                         (
                             words,

@@ -33,6 +33,7 @@ _BOUNDS_US = {
     "per_step": (0.0, 20_000.0),
     "per_draft_step": (0.0, 10_000.0),
     "per_round": (0.0, 20_000.0),
+    "per_tree": (0.0, 20_000.0),
     "per_launch": (5.0, 150.0),
 }
 _MACHINE = (0.1, 2.0)
@@ -116,7 +117,7 @@ def fit_host_times(
     engine : EngineProfile
         Where the fit starts, and the host times that stay.
     free : sequence of str
-        Of ``per_step``, ``per_draft_step``, ``per_round`` and ``per_launch``.
+        Of ``per_step``, ``per_draft_step``, ``per_round``, ``per_tree`` and ``per_launch``.
 
     Raises
     ------
@@ -174,6 +175,7 @@ def with_times(
         host_time_per_step_s=seconds["per_step"],
         host_time_per_draft_step_s=seconds["per_draft_step"],
         host_time_per_round_s=seconds["per_round"],
+        host_time_per_tree_s=seconds["per_tree"],
         launch_time_s=seconds["per_launch"],
     )
 
@@ -201,6 +203,7 @@ def _in_us(engine: EngineProfile, name: str) -> float:
         "per_step": engine.host_time_per_step_s,
         "per_draft_step": engine.host_time_per_draft_step_s,
         "per_round": engine.host_time_per_round_s,
+        "per_tree": engine.host_time_per_tree_s,
         "per_launch": engine.launch_time_s,
     }
     return seconds[name] * 1e6

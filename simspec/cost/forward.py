@@ -197,6 +197,7 @@ class CostModel:
         num_bytes: Quantity = 0.0
         draft_steps: Quantity = 0.0
         verifications: Quantity = 0.0
+        trees: Quantity = 0.0
         lookups: Quantity = 0.0
         prompts: Quantity = 0.0
         previous: Phase | None = None
@@ -215,13 +216,17 @@ class CostModel:
             phases[phase] = phases[phase] + seconds
             if self.is_draft_step(work, previous):
                 draft_steps = draft_steps + weight
-            if engine.host_time_per_round_s and self.ends_verification(work):
-                verifications = verifications + weight * _verifies(work)
+            if engine.verification_costs and self.ends_verification(work):
+                verified = weight * _verifies(work)
+                verifications = verifications + verified
+                trees = trees + verified if work.has_tree else trees
             previous = phase
             lookups = lookups + weight * work.host_lookups
             if engine.host_time_per_prompt_s and work.embeds:
                 prompts = prompts + weight * _prompts(work)
-        host_s = self.host_s(num_sequences, draft_steps, verifications, lookups, prompts)
+        host_s = self.host_s(
+            num_sequences, draft_steps, verifications, lookups, prompts, trees=trees
+        )
         phases["host"] = host_s
         return StepCost(device_s + host_s, device_s, host_s, phases, network_s, flop, num_bytes)
 
@@ -241,6 +246,8 @@ class CostModel:
         verifications: Quantity,
         lookups: Quantity,
         prompts: Quantity,
+        *,
+        trees: Quantity = 0.0,
     ) -> Quantity:
         """Return the host time of a step that nothing hides.
 
@@ -250,6 +257,8 @@ class CostModel:
             Sequences in the step, and those of them that compute a prompt chunk.
         draft_steps, verifications, lookups : number or array
             Draft steps, rounds in which any draft was checked, texts searched.
+        trees : number or array
+            Of the verifications, those of trees.
         """
         engine = self.engine
         return (
@@ -257,6 +266,7 @@ class CostModel:
             + engine.host_time_per_sequence_s * of_busiest(num_sequences, self._attention_dp)
             + engine.host_time_per_draft_step_s * draft_steps
             + engine.host_time_per_round_s * verifications
+            + engine.host_time_per_tree_s * trees
             + engine.host_time_per_lookup_s * lookups
             + engine.host_time_per_prompt_s * prompts
         )

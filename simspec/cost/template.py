@@ -59,7 +59,7 @@ class StepTemplate:
         draft_steps = 0
         previous: Phase | None = None
         self._ops: list[tuple[DecodePass | None, int, int, Pass]] = []
-        self._verifications: list[int] = []
+        self._verifications: list[tuple[int, bool]] = []
         self._lookups: list[Any] = []
         self._prompts: list[Any] = []
         for work in passes:
@@ -67,8 +67,8 @@ class StepTemplate:
             previous = work.phase
             slot, price = self._one_slot(work)
             self._ops.append((price, slot, PHASES.index(work.phase), work))
-            if engine.host_time_per_round_s and model.ends_verification(work):
-                self._verifications.append(slot)
+            if engine.verification_costs and model.ends_verification(work):
+                self._verifications.append((slot, work.has_tree))
             if isinstance(work.host_lookups, Mark) or work.host_lookups != 0:
                 self._lookups.append(work.host_lookups)
             if engine.host_time_per_prompt_s and work.embeds:
@@ -113,14 +113,15 @@ class StepTemplate:
             network_s += pass_network_s
             flop += pass_flop
             num_bytes += pass_bytes
-        verifications = 0.0
-        for slot in self._verifications:
+        verifications = trees = 0.0
+        for slot, has_tree in self._verifications:
             sequences, tokens, *_ = numbers[slot]
             verifications += tokens > sequences
+            trees += has_tree and tokens > sequences
         lookups = sum((_number(given, numbers) for given in self._lookups), start=0.0)
         prompts = sum((_number(given, numbers) for given in self._prompts), start=0.0)
         host_s: Any = self._model.host_s(
-            num_sequences, self._draft_steps, verifications, lookups, prompts
+            num_sequences, self._draft_steps, verifications, lookups, prompts, trees=trees
         )
         return (device_s + host_s, host_s, network_s, flop, num_bytes, *by_phase)
 

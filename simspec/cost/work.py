@@ -54,3 +54,5 @@ class Pass:
     """Whether the pass begins with the embedding gather."""
     host_lookups: Quantity = 0.0
     """Texts the host searches for a continuation before the pass can start (prompt lookup)."""
+    has_tree: bool = False
+    """Whether a sequence's drafts branch: a verification that has to choose a path."""

@@ -346,6 +346,7 @@ class Eagle:
             yield 1.0, Pass("eagle", last - 1, last, "draft", (level,), True)
         riding = () if prefill is None else (prefill,)
         seen = (rows.verification, *riding)
-        yield 1.0, Pass("target", 0, len(self.target.blocks), "verify", seen, True)
+        num_layers, branches = len(self.target.blocks), self.max_draft > self.depth
+        yield 1.0, Pass("target", 0, num_layers, "verify", seen, True, has_tree=branches)
         for weight, yielded in rows.drafting.yielded:
             yield weight, Pass("eagle", 0, last, "draft", (yielded, *riding), True)

@@ -217,4 +217,6 @@ class Medusa:
         for _ in range(self.num_heads):
             yield Pass("medusa", 0, 1, "draft", (states,))
         seen = (rows.verification,) if prefill is None else (rows.verification, prefill)
-        yield Pass("target", 0, len(self.target.blocks), "verify", seen, True)
+        num_layers = len(self.target.blocks)
+        branches = self.tree.num_nodes > self.tree.depth
+        yield Pass("target", 0, num_layers, "verify", seen, True, has_tree=branches)

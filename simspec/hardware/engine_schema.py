@@ -31,6 +31,9 @@ class HostGroup(SourcedGroup):
     """For each sequential draft pass of a round."""
     per_round_us: HostMicroseconds = 0.0
     """Once per step that verifies drafts: rejection sampling, bookkeeping of what was accepted."""
+    per_tree_us: HostMicroseconds = 0.0
+    """On top of that where drafts branch: building the tree and its mask, choosing the path, moving
+    its KV."""
     per_lookup_us: HostMicroseconds = 0.0
     """For each text searched for an earlier occurrence of its last tokens (prompt lookup)."""
     per_launch_us: HostMicroseconds
@@ -142,6 +145,7 @@ def to_engine(config: EngineConfig) -> EngineProfile:
         host_time_per_sequence_s=from_us(host.per_sequence_us),
         host_time_per_draft_step_s=from_us(host.per_draft_step_us),
         host_time_per_round_s=from_us(host.per_round_us),
+        host_time_per_tree_s=from_us(host.per_tree_us),
         host_time_per_lookup_s=from_us(host.per_lookup_us),
         host_time_per_prompt_s=from_us(host.per_prompt_us),
         front_end_s=from_us(host.front_end_us),
@@ -212,6 +216,7 @@ def describe_engine(
         "host.per_sequence_us": us(engine.host_time_per_sequence_s),
         "host.per_draft_step_us": us(engine.host_time_per_draft_step_s),
         "host.per_round_us": us(engine.host_time_per_round_s),
+        "host.per_tree_us": us(engine.host_time_per_tree_s),
         "host.per_lookup_us": us(engine.host_time_per_lookup_s),
         "host.per_prompt_us": us(engine.host_time_per_prompt_s),
         "host.front_end_us": us(engine.front_end_s),

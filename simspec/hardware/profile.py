@@ -300,6 +300,8 @@ class EngineProfile:
     sources: Mapping[str, str]
     host_time_per_round_s: float = 0.0
     """Once per step that verifies drafts: rejection sampling and bookkeeping."""
+    host_time_per_tree_s: float = 0.0
+    """On top of that where the drafts of a sequence branch."""
     host_time_per_lookup_s: float = 0.0
     """Searching one text for an earlier occurrence of its last tokens (prompt lookup)."""
     memory_rule: str = "share_of_total"
@@ -337,6 +339,11 @@ class EngineProfile:
     """The same where the model has experts; None: ``first_token_error``."""
     host_error: float = 0.0
     """1 sigma of the logarithm of the host times, where ``model_error`` does not hold theirs."""
+
+    @property
+    def verification_costs(self) -> bool:
+        """Whether a verification costs the host anything."""
+        return self.host_time_per_round_s > 0.0 or self.host_time_per_tree_s > 0.0
 
     def error_of_steps(self, *, has_experts: bool) -> float:
         """1 sigma of the logarithm of whole steps, beyond the errors of the kernels."""

@@ -64,8 +64,9 @@ def _kv_cache(deployments: Collection[Deployment]) -> str:
 
 
 def _engine(engine: EngineProfile) -> str:
-    of_round = ms(engine.host_time_per_round_s)
+    of_round, of_tree = ms(engine.host_time_per_round_s), ms(engine.host_time_per_tree_s)
     per_round = f"{of_round:.3g} ms per verification, " if of_round else ""
+    per_round += f"{of_tree:.3g} ms more per verification of a tree, " if of_tree else ""
     return (
         f"Engine {engine.name}: {ms(engine.host_time_per_step_s):.3g} ms host time per step, "
         f"{us(engine.host_time_per_sequence_s):.3g} µs per sequence, "

@@ -2,8 +2,10 @@
 
 For eager PyTorch: the older of two Spec-Bench leaderboards (A100 in a server, RTX 3090 in a
 desktop, whose host is another machine) and the plain decoding times of the Hugging Face blog on
-LayerSkip. For vLLM: one series over draft lengths (vllm-project/vllm#20780). Everything else of
-the table judges (:mod:`simspec.validation.tables.published_speedups`).
+LayerSkip. For the code of Kangaroo's authors: the bar of Medusa beside Kangaroo's. For vLLM: the
+even draft lengths of one series (vllm-project/vllm#20780). For SGLang: the chains of one study
+(arXiv 2601.11580, Fig. 2) and the trees of sgl-project/sglang#4247. Everything else of the table
+judges (:mod:`simspec.validation.tables.published_speedups`).
 """
 
 from __future__ import annotations
@@ -23,16 +25,19 @@ from simspec.core.errors import CalibrationError
 from simspec.hardware.load import load_engine
 from simspec.models.names import catalog_name_of
 from simspec.validation._read import read_rows, recognise
-from simspec.validation.tables._published_runs import FITTED_SOURCES, Run, deployment_of, run_of
-from simspec.validation.tables._published_settings import Pairs, number
+from simspec.validation.tables._published_runs import Run, deployment_of, is_fitted, run_of
+from simspec.validation.tables._published_settings import NoRun, Pairs, number
 
 FREE = {
     "pytorch": ("per_step", "per_draft_step", "per_round", "per_launch"),
+    "pytorch_kangaroo": ("per_round",),
     "vllm": ("per_draft_step", "per_round"),
+    "sglang": ("per_draft_step", "per_round", "per_tree"),
 }
-"""Host times fitted per engine. Captured graphs launch nothing, and a plain step of vLLM is known
-from plain serving."""
-DESKTOP = "desktop"
+"""Host times fitted per engine. Captured graphs launch nothing, and a plain step of vLLM and SGLang
+is known from plain serving."""
+MACHINES = {"pytorch_desktop": ("pytorch", "desktop")}
+"""Engines fitted as another one on another machine."""
 _BLOG = "huggingface/blog layerskip.md"
 
 
@@ -44,7 +49,7 @@ def fit_engine(table: Path, engine: str) -> HostTimes:
     table : Path
         ``published_speedups.csv``.
     engine : str
-        ``pytorch`` or ``vllm``.
+        A key of :data:`FREE`.
 
     Raises
     ------
@@ -69,21 +74,26 @@ def _rounds(rows: list[dict[str, Any]], engine: str) -> Iterator[MeasuredRound]:
         source = str(row["source"])
         if engine == "pytorch" and source.startswith(_BLOG) and row["method"] == "LayerSkip":
             yield from _plain_time(row)
-        if not source.startswith(FITTED_SOURCES):
+        if not is_fitted(row):
             continue
         run = run_of(row, pairs)
-        if not isinstance(run, Run) or not run.engine.startswith(engine):
+        if isinstance(run, NoRun):
             continue
-        yield from _of_run(row, run, engine)
+        fitted_as, machine = MACHINES.get(run.engine, (run.engine, ""))
+        if fitted_as == engine:
+            yield from _of_run(row, run, engine, machine)
 
 
-def _of_run(row: Mapping[str, Any], run: Run, engine: str) -> Iterator[MeasuredRound]:
+def _of_run(row: Mapping[str, Any], run: Run, engine: str, machine: str) -> Iterator[MeasuredRound]:
     name = f"{row['method']} {row['target_model']} {run.hardware} K={row['draft_len']}"
-    machine = "" if run.engine == engine else DESKTOP
+    if run.batch > 1:
+        name += f" B={run.batch}"
     here = replace(run, engine=engine)
     speedup = number(row, "speedup")
     if speedup is not None:
         yield _measured(here, name, "ratio", run.tokens_per_round / speedup, machine)
+    elif (rate := number(row, "spec_tok_s")) is not None and run.batch == 1:
+        yield _measured(here, name, "round_s", run.tokens_per_round / rate, machine)
 
 
 def _plain_time(row: Mapping[str, Any]) -> Iterator[MeasuredRound]:
@@ -114,6 +124,7 @@ def _measured(run: Run, name: str, kind: Kind, measured: float, machine: str) ->
         hardware=built.hardware,
         kind=kind,
         measured=measured,
+        batch=run.batch,
         context=run.context,
         machine=machine,
     )

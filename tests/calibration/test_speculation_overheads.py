@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,32 @@ def test_too_few_runs_are_refused() -> None:
     some = list(runs(load_hardware("h100_sxm"), load_engine("vllm")))[:2]
     with pytest.raises(CalibrationError, match="2 runs do not determine 4 host times"):
         fit_host_times(some, load_engine("vllm"), FREE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_tree"),
+    [
+        ({"name": "eagle", "version": 2}, True),
+        ({"name": "eagle", "version": 2, "top_k": 1, "num_speculative_tokens": 3}, False),
+        ({"name": "eagle", "version": 1, "num_speculative_tokens": 3}, False),
+        ({"name": "eagle", "version": 1}, True),
+        ({"name": "medusa"}, True),
+        ({"name": "medusa", "tree": [[0], [0, 0]]}, False),
+        ({"name": "prompt_lookup", "num_speculative_tokens": 3}, False),
+    ],
+)
+def test_a_tree_costs_the_host_more_than_a_chain(settings: dict[str, Any], has_tree: bool) -> None:
+    """per_tree: on top of per_round in a step that checks a tree, by step and by template."""
+    hardware, plain = load_hardware("h100_sxm"), load_engine("vllm")
+    dear = replace(plain, host_time_per_tree_s=1e-3)
+    method = METHODS.parse(settings).build(target())
+    for drafted, added_s in (([method.max_draft] * 2, 1e-3 * has_tree), ([0, 0], 0.0)):
+        passes = method.round_passes([100, 200], drafted, [0, 0], None)
+        host_s = [
+            float(CostModel(method.stacks(), hardware, engine).step(passes, 2).host_s)
+            for engine in (dear, plain)
+        ]
+        assert host_s[0] - host_s[1] == pytest.approx(added_s, abs=1e-12)
 
 
 def test_a_verification_costs_the_host_once_and_a_plain_step_nothing() -> None:

@@ -39,6 +39,7 @@ MODELS = {
                 per_lookup_s=1e-5,
             ),
             host_time_per_round_s=2e-3,
+            host_time_per_tree_s=5e-4,
             host_time_per_prompt_s=1e-4,
         ),
     )
@@ -76,7 +77,7 @@ def test_a_round_in_slots_is_the_round(name: str, first: Rows, second: Rows, thi
         Pass("target", 0, 2, "draft", (slot_rows(0),), True, slot_rows(0).num_sequences),
         Pass("target", 0, 2, "draft", (slot_rows(1),), True),
         Pass("target", 0, 2, "verify", (quiet,), True),
-        Pass("target", 2, 4, "verify", (slot_rows(2),)),
+        Pass("target", 2, 4, "verify", (slot_rows(2),), has_tree=True),
         Pass("target", 0, 4, "catch_up", (quiet,), True),
     ]
     both(MODELS[name], [first, second, third], passes)

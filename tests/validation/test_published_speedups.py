@@ -14,9 +14,9 @@ from simspec.hardware.load import load_engine
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable
 from simspec.validation._read import read_rows
 from simspec.validation.api import DATA
-from simspec.validation.published_rounds import fit_engine
+from simspec.validation.published_rounds import FREE, fit_engine
 from simspec.validation.tables import published_speedups
-from simspec.validation.tables._published_runs import FITTED_SOURCES, NoRun, Run, run_of
+from simspec.validation.tables._published_runs import NoRun, Run, is_fitted, run_of
 from simspec.validation.tables._published_settings import Pairs
 from tests.helpers.shared import shared
 
@@ -190,13 +190,24 @@ def test_the_two_quantities_are_one_measurement(judged: list[Comparison | LeftOu
 
 
 def test_what_was_fitted_is_never_what_is_judged(judged: list[Comparison | LeftOut]) -> None:
-    """The role follows the source as a whole."""
-    roles = {
-        (str(row.subject["source"]).startswith(FITTED_SOURCES), row.role)
-        for row in judged
-        if isinstance(row, Comparison)
+    """The role is that of the fit, and each family that was fitted has a half that judges."""
+    compared = [row for row in judged if isinstance(row, Comparison)]
+    assert {(is_fitted(row.subject), row.role) for row in compared} == {
+        (True, "fitted"),
+        (False, "held_out"),
     }
-    assert roles == {(True, "fitted"), (False, "held_out")}
+    fitted = {row.family for row in compared if row.role == "fitted"}
+    judges = {row.family for row in compared if row.role == "held_out"}
+    assert fitted - judges == {"sglang_pr_4247"}
+    draft_lens = {
+        role: {
+            row.subject["draft_len"]
+            for row in compared
+            if row.family == "vllm_k_series" and row.role == role
+        }
+        for role in ("fitted", "held_out")
+    }
+    assert draft_lens == {"fitted": {2.0, 4.0, 6.0}, "held_out": {3.0, 5.0, 7.0}}
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -208,6 +219,21 @@ def test_vllm_on_an_h100_over_batches(errors: pd.DataFrame) -> None:
     assert len(found) == 30
     assert np.median(found) <= 0.08
     assert np.quantile(found, 0.9) <= 0.15
+
+
+def test_chains_against_trees_on_an_h100(errors: pd.DataFrame) -> None:
+    """With SGLang's trees the whole study (arXiv 2601.11580) stays within 8 and 15 %."""
+    trees = sizes(errors, "sglang_h100", "speedup")
+    assert len(trees) == 4
+    assert np.median(trees) <= 0.13
+    study = np.concatenate([trees, sizes(errors, "vllm_h100", "speedup")])
+    assert np.median(study) <= 0.08
+    assert np.quantile(study, 0.9) <= 0.15
+
+
+def test_kangaroos_bar(errors: pd.DataFrame) -> None:
+    """Every draft step pays the LM head, and a round no more host time than a plain step."""
+    assert sizes(errors, "kangaroo", "speedup").max() <= 0.12
 
 
 def test_the_cost_of_a_round_on_spec_bench(errors: pd.DataFrame) -> None:
@@ -229,8 +255,9 @@ def test_methods_are_ranked_as_measured(errors: pd.DataFrame) -> None:
 
 
 def test_draft_lengths_of_one_series(errors: pd.DataFrame) -> None:
-    """K = 2 to 7 in vLLM: every round within 5 %, and K = 3 is the best, as measured."""
+    """K = 2 to 7 in vLLM, fitted on the even ones: within 5 %, and K = 3 is the best."""
     series = errors[errors.family == "vllm_k_series"]
+    assert sizes(errors, "vllm_k_series", "tpot_ms").shape == (3,)
     tpot = series[series.quantity == "tpot_ms"].set_index("draft_len")
     assert np.abs(tpot.error.to_numpy(dtype=float)).max() <= 0.05
     assert tpot.measured.idxmin() == tpot.predicted.idxmin() == 3
@@ -248,8 +275,7 @@ def test_skipped_layers_of_draft_and_verify(errors: pd.DataFrame) -> None:
 
 
 def test_what_is_known_to_miss_does_not_grow(errors: pd.DataFrame) -> None:
-    """Other code bases than the one the host times are of: Kangaroo's, EAGLE's and Medusa's."""
-    assert sizes(errors, "kangaroo", "speedup").max() <= 0.22
+    """Other code bases than the one the host times are of: EAGLE's and Medusa's."""
     assert sizes(errors, "eagle_paper", "speedup").max() <= 0.22
     assert np.median(sizes(errors, "medusa_logs", "tpot_ms")) <= 0.22
 
@@ -265,7 +291,7 @@ def test_95_per_cent_intervals_hold_what_was_measured(errors: pd.DataFrame) -> N
 # -- the fit -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ["vllm", "pytorch"])
+@pytest.mark.parametrize("engine", sorted(FREE))
 def test_the_profiles_hold_what_the_fit_gives(engine: str) -> None:
     """``simspec calibrate host`` on the packaged table gives the packaged host times."""
     fitted = fit_engine(TABLE, engine).microseconds
@@ -274,6 +300,7 @@ def test_the_profiles_hold_what_the_fit_gives(engine: str) -> None:
         "per_step": profile.host_time_per_step_s,
         "per_draft_step": profile.host_time_per_draft_step_s,
         "per_round": profile.host_time_per_round_s,
+        "per_tree": profile.host_time_per_tree_s,
         "per_launch": profile.launch_time_s,
     }
     for name, value in fitted.items():

@@ -25,6 +25,7 @@ from simspec.scenarios.closed_form import calibration_sigma
 from simspec.scenarios.schema import DeploymentConfig
 from simspec.validation._names import hardware_of
 from simspec.validation.tables._published_settings import (
+    KANGAROO_FIGURE,
     NoRun,
     Pairs,
     number,
@@ -33,8 +34,26 @@ from simspec.validation.tables._published_settings import (
     text,
 )
 
-FITTED_SOURCES = ("Spec-Bench Leaderboard.md @a5fd1a3", "vllm-project/vllm issue 20780")
-"""Beginnings of the sources that the engines' host times were fitted on."""
+LEADERBOARD = "Spec-Bench Leaderboard.md @a5fd1a3"
+"""Beginning of the source that the host times of eager PyTorch were fitted on."""
+
+
+def is_fitted(row: Mapping[str, Any]) -> bool:
+    """Return whether the host times of an engine were fitted on a row.
+
+    Of Spec-Bench the older leaderboard; of vLLM's series over draft lengths the even ones; of
+    SGLang's chains against trees the chains, and the trees of another source; of Kangaroo's figure
+    the bar of Medusa. The other halves judge.
+    """
+    source = text(row, "source")
+    if "vllm issue 20780" in source:
+        return (number(row, "draft_len") or 1.0) % 2 == 0
+    if "2601.11580 Fig.2" in source:
+        return text(row, "draft").startswith("chain")
+    if KANGAROO_FIGURE in source:
+        return text(row, "method") == "Medusa"
+    return source.startswith(LEADERBOARD) or "sglang PR 4247" in source
+
 
 _TASKS = {
     "GSM8K": 180,
@@ -166,11 +185,15 @@ def _where(
     if "facebookresearch/LayerSkip README" in source:
         why = "an A100: plain decoding takes as long as on the A100 of the Hugging Face blog"
         return "a100_sxm_80gb", "pytorch", "fp16", "layerskip", (why,)
-    if "2404.18911v1 Fig.1" in source:
-        return "a100_sxm_80gb", "pytorch", "fp16", "kangaroo", ("an A100: no card is named",)
+    if KANGAROO_FIGURE in source:
+        why = "an A100: no card is named"
+        return "a100_sxm_80gb", "pytorch_kangaroo", "fp16", "kangaroo", (why,)
     if "vllm issue 20780" in source:
         why = "an H100: plain decoding takes as long as vLLM on one"
         return "h100_sxm", "vllm", "bf16", "vllm_k_series", (why,)
+    if "sglang PR 4247" in source:
+        why = "an H100: EAGLE-3 is as fast as in SGLang's documentation on one"
+        return "h100_sxm", "sglang", "bf16", "sglang_pr_4247", (why,)
     if not published:
         return NoRun("unsupported", "the card is not stated")
     if card is None:

@@ -26,6 +26,12 @@ rate of drafts 2 to 10 in the n-gram traces of arXiv 2601.11580 (GSM8K and CNN/D
 verified.
 """
 
+KANGAROO_FIGURE = "2404.18911v1 Fig.1"
+"""Speedups of one chain at a time on Spec-Bench, and the rates of its maths part."""
+_KANGAROO_RATES = (0.505, 0.225, 0.10, 0.045, 0.02, 0.007)
+_MEDUSA_RATES = (0.425, 0.12, 0.025)
+"""Share of rounds that yield more than 1, 2, … tokens on maths, read off that figure."""
+
 _EAGLE2_NODES = {"vicuna-7b": 59, "vicuna-13b": 49, "vicuna-33b": 47}
 """Verified nodes beside the root: 60, 50 and 48 tokens (arXiv 2406.16858, section 5)."""
 
@@ -102,8 +108,11 @@ def settings_of(row: Mapping[str, Any], method: str, model: str, pairs: Pairs) -
         assumed = ("accepted length of the same study and task, published apart",)
         if at != int(drafts):
             return _lookup(mean, at, int(drafts), assumed)
-    if method == "Kangaroo" and text(row, "dataset") == "Spec-Bench/Math":
-        return _kangaroo()
+    if KANGAROO_FIGURE in text(row, "source") and text(row, "dataset") == "Spec-Bench/Math":
+        if method == "Kangaroo":
+            return _kangaroo()
+        if method == "Medusa":
+            return _medusa_chain()
     if mean is None:
         return NoRun("unsupported", "no acceptance is published with it")
     if method in {"PLD", "n-gram/PLD"}:
@@ -126,7 +135,13 @@ def _decoding(
     """Return the method as that code base runs it, its depth and what is assumed."""
     if method in {"EAGLE-1", "EAGLE-2", "EAGLE-3"}:
         found = re.search(r"tree, (\d+) draft tokens", text(row, "draft"))
-        return _eagle(method, model, drafts, int(found[1]) if found else None)
+        if text(row, "draft").startswith("tree, steps="):
+            eagle, depth, more = _eagle(method, model, drafts, (64, 8))
+            return eagle, depth, (*more, "64 verified tokens and eight candidates per node")
+        # How many candidates a node has is not stated.
+        shape = (int(found[1]), 4) if found else None
+        eagle, depth, more = _eagle(method, model, drafts, shape)
+        return eagle, depth, (*more, "four candidates per node") if found else more
     if method in {"Medusa", "Medusa-1"}:
         return {"name": "medusa"}, 4, ()
     if method == "dual-model SD (SpS)":
@@ -151,18 +166,20 @@ def _decoding(
 
 
 def _eagle(
-    method: str, model: str, drafts: float | None, verified: int | None
+    method: str, model: str, drafts: float | None, shape: tuple[int, int] | None
 ) -> tuple[dict[str, Any], int, tuple[str, ...]]:
+    """Return EAGLE with so many drafts; ``shape``: tokens verified and candidates per node."""
     version = int(method[-1])
     settings: dict[str, Any] = {"name": "eagle", "version": version}
     assumed: tuple[str, ...] = ()
     if version == 3:
         settings["draft_vocab_size"] = 32_000
         assumed = ("a head with 32,000 tokens, as the published ones for Llama",)
-    if drafts is not None and verified is not None:
+    if drafts is not None and shape is not None:
+        verified, top_k = shape
         # SGLang counts the root among its draft tokens.
-        tree = {"num_speculative_tokens": int(drafts), "top_k": 4, "num_nodes": verified - 1}
-        return {**settings, **tree}, int(drafts), (*assumed, "four candidates per node")
+        tree = {"num_speculative_tokens": int(drafts), "top_k": top_k, "num_nodes": verified - 1}
+        return {**settings, **tree}, int(drafts), assumed
     if drafts is not None:
         depth = int(drafts)
         chain = {} if version == 1 else {"top_k": 1}
@@ -176,9 +193,23 @@ def _eagle(
     return {**settings, "num_nodes": nodes, "num_speculative_tokens": 8}, 8, (*assumed, why)
 
 
+def _medusa_chain() -> Settings:
+    """Return Medusa on Spec-Bench maths in Kangaroo's figure: each head's first guess, no tree."""
+    tokens = 1.0 + sum(_MEDUSA_RATES)
+    depth = len(_MEDUSA_RATES)
+    chain = [[0] * length for length in range(1, depth + 1)]
+    acceptance = {
+        "name": "tokens_per_round",
+        "tokens_per_round": tokens,
+        "num_speculative_tokens": depth,
+    }
+    why = "one chain of each head's first guess: the paper compares single-sequence verification"
+    return tokens, {"name": "medusa", "tree": chain}, acceptance, (why,)
+
+
 def _kangaroo() -> Settings:
     """Return Kangaroo on Spec-Bench maths: 1 + the published rates, all of them."""
-    tokens = 1.0 + sum((0.505, 0.225, 0.10, 0.045, 0.02, 0.007))
+    tokens = 1.0 + sum(_KANGAROO_RATES)
     settings = {
         "name": "kangaroo",
         "exit_layer": 2,

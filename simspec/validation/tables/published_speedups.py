@@ -3,8 +3,8 @@
 Each row with a known card, model, method and acceptance is predicted *with the published
 acceptance*, so that what is judged is the cost model: ``step_cost_ratio`` is the time of a round
 over that of a plain step, published as mean tokens per round over speedup. Only host times of
-engines were fitted on such rows (:mod:`simspec.calibration.speculation_overheads`); rows of those
-sources have the role ``fitted``. Rows with times have them compared too.
+engines were fitted on such rows (:mod:`simspec.calibration.speculation_overheads`); those rows have
+the role ``fitted``. Rows with times have them compared too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from simspec.scenarios.uncertainty import interval_95
 from simspec.validation._base import Comparison, LeftOut, MeasurementTable, Role
 from simspec.validation._physics import not_positive
 from simspec.validation.tables._published_runs import (
-    FITTED_SOURCES,
     Run,
     deployment_of,
+    is_fitted,
     run_of,
     sigma_of,
 )
@@ -113,7 +113,7 @@ def _compared(
 ) -> Iterator[Comparison]:
     result = estimate_round(deployment, run.batch, run.context)
     step_s, round_s = float(result.step_time_s), float(result.round_time_s)
-    role: Role = "fitted" if str(row["source"]).startswith(FITTED_SOURCES) else "held_out"
+    role: Role = "fitted" if is_fitted(row) else "held_out"
     group = f"{run.hardware} / {run.engine} / {run.model} / {row['method']}"
     sigma = sigma_of(run)
     found: list[tuple[Any, float, float]] = []
