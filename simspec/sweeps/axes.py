@@ -18,6 +18,8 @@ LOAD_FIELDS = frozenset({"workload", "slo", "simulation"})
 METHOD_FIELDS = frozenset({"method", "acceptance", "speculation"})
 """Parts of a scenario that a baseline replaces."""
 _LABELS_ONLY = frozenset({"name", "description"})
+_ORIGINS = frozenset({"acceptance.source"})
+"""Say where other fields come from: they may ride along with those, not be an axis."""
 _RESULT_COLUMNS = frozenset(
     {
         "point_id", "baseline_id", "status", "reason", "step_time_ms", "weights_bytes",
@@ -119,6 +121,10 @@ def check_axes(axes: Sequence[Axis], document: Document) -> None:
     column_of: dict[str, str] = {}
     for axis in axes:
         _check_values(axis, document)
+        fields = {field for choice in axis.choices for field in choice.fields}
+        if fields and fields <= _ORIGINS:
+            name = min(fields)
+            raise _error(document, axis, f"{name!r} says where numbers are from, and changes none")
         for name in dict.fromkeys(field for choice in axis.choices for field in choice.fields):
             if name in _LABELS_ONLY:
                 raise _error(document, axis, f"{name!r} is only a label and changes no result")

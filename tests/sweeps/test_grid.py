@@ -205,6 +205,7 @@ def same_field_twice() -> dict[str, Any]:
         ({"grid": {"tp": [1]}, "zip": [{"tp": [1]}]}, "zip.0: 'tp' is set by axis 'tp' too"),
         ({"grid": {"tp": [1, 2, 1.0]}}, "grid.tp: 1.0 is given twice"),
         ({"grid": {"name": ["a", "b"]}}, "'name' is only a label"),
+        ({"grid": {"acceptance.source": ["a", "b"]}}, "says where numbers are from"),
         ({"grid": {"tpot_ms": {"a": {"tp": 1}}}}, "'tpot_ms' is a column of the result"),
         ({"grid": {"status": {"a": {"tp": 1}}}}, "'status' is a column of the result"),
         ({"grid": {"load": {"a": {}, "b": {}}}}, "grid.load: no label sets a field"),
