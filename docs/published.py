@@ -78,7 +78,10 @@ def published_errors() -> str:
                     if (run.family, run.role, run.quantity) == (family, role, quantity)
                 ]
                 errors = [abs(run.error) for run in chosen]
-                if errors and (quantity != "tpot_ms" or family in {"medusa_logs", "vllm_k_series", "sglang_pr_4247"}):
+                if errors and (
+                    quantity != "tpot_ms"
+                    or family in {"medusa_logs", "vllm_k_series", "sglang_pr_4247"}
+                ):
                     rows.append(
                         (
                             words,
