@@ -28,6 +28,8 @@ FAMILIES = {
     "medusa_logs": "Medusa's own logs on an A100",
 }
 """Families of runs in the order of the page, and what they are."""
+_TIMED = {"medusa_logs", "vllm_k_series", "sglang_pr_4247"}
+"""Families whose times are compared too."""
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

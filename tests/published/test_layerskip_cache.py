@@ -1,7 +1,7 @@
 """LayerSkip with and without a shared cache: the paper's ablation, as ratios of times per token.
 
-Elhoushi et al., arXiv 2404.16710, tables 7 and 11: a Llama of 1.5B and 24 layers, seven drafts, on a
-CPU; plain decoding takes 165 ms per token. The processor is not named, so what is compared is the
+Elhoushi et al., arXiv 2404.16710, tables 7 and 11: a Llama of 1.5B and 24 layers, seven drafts, on
+a CPU; plain decoding takes 165 ms per token. The processor is not named, so what is compared is the
 speedup on a device whose time is the reading of weights.
 """
 
