@@ -123,7 +123,9 @@ def table() -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for drafter in DRAFTERS:
-        lines += [row(drafter, scale) for scale in SCALES]
+        for scale in SCALES:
+            lines.append(row(drafter, scale))
+            print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines)
 
 

@@ -147,36 +147,42 @@ def azure(num_requests: int, rate_scale: float) -> list[Request]:
     return [Request(i, t / rate_scale, p, o) for i, (t, p, o) in enumerate(rows()[:num_requests])]
 
 
-@pytest.mark.parametrize("alpha", [0.15, 0.7])
-def test_goodput_on_the_azure_trace(alpha: float):
-    """At a quarter of its rate the best fixed length, at four times never behind autoregression.
+def on_azure(load: list[Request], alpha: float, length: int, **fields: object) -> dict[str, float]:
+    """Return the metrics of a draft length, 0: autoregression, on given requests."""
+    of = deployment("autoregressive")
+    if length:
+        acceptance = {"name": "constant", "alpha": alpha, "confidence": {"a": 4.5, "b": 1.8}}
+        method = {**KANGAROO, "num_speculative_tokens": length}
+        of = deployment(method, acceptance=acceptance, **fields)
+    run = simulate(serving(of, load, speculation=of.speculation))
+    return summarise(run, warmup=0.1, cooldown=0.0)
 
-    With a drafter that pays (0.7) and one that does not (0.15): there the best length is none.
+
+@pytest.mark.parametrize("alpha", [0.15, 0.7])
+def test_goodput_is_the_best_length_on_a_calm_trace(alpha: float):
+    """At a quarter of its rate, with a drafter that pays and one that does not (best: none).
+
     Same requests and tapes; the full table is in docs/guides/control-speculation.md.
     """
-    acceptance = {"name": "constant", "alpha": alpha, "confidence": {"a": 4.5, "b": 1.8}}
-
-    def measured(load: list[Request], length: int, **fields: object) -> dict[str, float]:
-        of = deployment("autoregressive")
-        if length:
-            method = {**KANGAROO, "num_speculative_tokens": length}
-            of = deployment(method, acceptance=acceptance, **fields)
-        run = simulate(serving(of, load, speculation=of.speculation))
-        return summarise(run, warmup=0.1, cooldown=0.0)
-
-    calm, rush = azure(80, 0.25), azure(300, 4.0)
-    ours = measured(calm, 6, speculation="goodput")
-    fixed = [measured(calm, length) for length in (0, 1, 2, 3)]
+    load = azure(80, 0.25)
+    ours = on_azure(load, alpha, 6, speculation="goodput")
+    fixed = [on_azure(load, alpha, length) for length in (0, 1, 2, 3)]
     for metric in ("tpot_ms", "e2e_ms"):
         assert ours[metric] <= 1.01 * min(run[metric] for run in fixed)
-    ours = measured(rush, 6, speculation="goodput")
-    plain = measured(rush, 0)
+
+
+@pytest.mark.parametrize("alpha", [0.15, 0.25, 0.7])
+def test_goodput_is_never_behind_autoregression_in_a_rush(alpha: float):
+    """At four times the rate, where drafts pay, just break even and do harm: 2 % at most."""
+    load = azure(300, 4.0)
+    ours = on_azure(load, alpha, 6, speculation="goodput")
+    plain = on_azure(load, alpha, 0)
     for metric in ("tpot_ms", "e2e_ms"):
         assert ours[metric] <= 1.02 * plain[metric]
     assert ours["throughput_tokens_per_s"] >= 0.98 * plain["throughput_tokens_per_s"]
-    # Drafting as deep as at low load would not do: the claim is not an empty one.
+    # The claim is not an empty one: what is best at low load would not do.
     if alpha < 0.5:
-        assert measured(rush, 3)["tpot_ms"] > 1.5 * plain["tpot_ms"]
+        assert on_azure(load, alpha, 3)["tpot_ms"] > 1.3 * plain["tpot_ms"]
 
 
 def test_the_policy_of_the_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

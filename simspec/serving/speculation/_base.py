@@ -171,6 +171,8 @@ class RoundPrices(Protocol):
         """Return the expected seconds of a round of a batch at ``context_len`` tokens each."""
         ...
 
-    def drafter_prompt_s(self, mode: Mode, num_tokens: int) -> float:
-        """Return the seconds that reading a prompt of ``num_tokens`` takes the drafter."""
+    def chunk_s(
+        self, mode: Mode, context_len: int, rounds: Sequence[tuple[int, int]], chunk_tokens: int
+    ) -> float:
+        """Return the seconds that prompt chunks add to a step with rounds of given m and a."""
         ...

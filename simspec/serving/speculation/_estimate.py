@@ -126,8 +126,22 @@ class RoundEstimate:
             all_accepted=min(1.0, accepted[-1] + ended),
         )
 
+    def typical_rounds(self, depth: int, max_draft: int, size: int) -> list[tuple[int, int]]:
+        """Return m and a of as many rounds of a mode, each at its quantiles (i + 1/2) / size."""
+        accepted = _quantiles(self._accepted_survival(depth), size)
+        drafted = [max_draft] * size
+        if depth == max_draft:
+            drafted = _quantiles(self.drafted_survival(depth), size)
+        return [(m, min(a, m)) for m, a in zip(drafted, accepted, strict=True)]
+
     def _accepted_survival(self, depth: int) -> list[float]:
         return _products(self._tried, self._accepted, range(1, depth + 1))
+
+
+def _quantiles(survival: Sequence[float], size: int) -> list[int]:
+    """Return the quantiles of X from P(X >= j), j = 1, 2, …, in ascending order."""
+    levels = [1.0 - (i + 0.5) / size for i in range(size)]
+    return [sum(1 for share in survival if share > level) for level in levels]
 
 
 def _products(tried: list[float], passed: list[float], positions: range) -> list[float]:

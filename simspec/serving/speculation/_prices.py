@@ -10,7 +10,6 @@ from simspec.decoding._base import WeightedPass
 from simspec.decoding.tape import RoundStatistics
 from simspec.serving.plan import StepPrice, StepPricer
 from simspec.serving.speculation._base import Mode
-from simspec.serving.speculation._modes import drafter_passes
 
 
 class ExpectedPricer(Protocol):
@@ -41,12 +40,15 @@ class EnginePrices:
         expected: ExpectedPricer = self._cost  # type: ignore[assignment]
         return float(expected.expected_step(weighted, batch_size).total_s)
 
-    def drafter_prompt_s(self, mode: Mode, num_tokens: int) -> float:
-        """Return the seconds that reading a prompt of ``num_tokens`` takes the drafter."""
-        pairs = num_tokens * (num_tokens + 1) / 2
-        rows = Rows("prefill", 1, num_tokens, num_tokens, pairs, 0)
-        passes = drafter_passes(mode.method, rows)
-        if not passes:
-            return 0.0
-        price = self._cost.step(passes, 1)
-        return float(price.total_s) - float(price.host_s)
+    def chunk_s(
+        self, mode: Mode, context_len: int, rounds: Sequence[tuple[int, int]], chunk_tokens: int
+    ) -> float:
+        """Return the seconds that prompt chunks add to a step with rounds of given m and a."""
+        contexts = [context_len] * len(rounds)
+        drafted, accepted = [m for m, _ in rounds], [a for _, a in rounds]
+        pairs = chunk_tokens * (chunk_tokens + 1) / 2
+        chunk = Rows("prefill", 1, chunk_tokens, chunk_tokens, pairs, 1)
+        with_chunk = mode.method.round_passes(contexts, drafted, accepted, chunk)
+        alone = mode.method.round_passes(contexts, drafted, accepted, None)
+        longer = self._cost.step(with_chunk, len(rounds) + 1).total_s
+        return float(longer) - float(self._cost.step(alone, len(rounds)).total_s)

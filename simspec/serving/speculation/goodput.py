@@ -3,12 +3,14 @@
 Before a step of B sequences at a mean context c, mode k (a draft length K, a threshold, or none)
 is expected to take
 
-    C_k = T_k(B, c) / (B E_k) + phi t_k                 seconds per output token
+    C_k = ((1 - f_k) T_k + f_k (T_k + D_k)) / (B E_k),  f_k = phi B E_k / P     seconds per token
 
-with T_k the expected time of a round in this very cost model, E_k the tokens a round yields, phi
-the prompt tokens that come with an output token and t_k what one of them costs the drafter (0
-when off). The mode with the least C_k is taken once it is better than the one in force by
-``min_gain``. T_k is the closed form of ``simspec estimate`` (docs/theory/rounds.md).
+with T_k(B, c) the expected time of a round in this very cost model (the closed form of
+``simspec estimate``, docs/theory/rounds.md), E_k the tokens a round yields, and the prompts that
+come with them: phi prompt tokens for each output token, in chunks of P tokens that make a share
+f_k of the steps longer by D_k. That is where a drafter pays for reading prompts, and where drafts
+compete with them for the compute roof. The mode with the least C_k is taken once it is better
+than the one in force by ``min_gain``; to stop drafting, which costs nothing, as soon as it is.
 
 E_k and the law of m behind T_k are what rounds have shown so far
 (``simspec.serving.speculation._estimate``), not what the tapes hold: the first rounds draft as
@@ -18,8 +20,8 @@ nothing at all (optimism under uncertainty, as in upper-confidence bandits).
 
 Costs are kept for classes of batch and context and forgotten when the estimate has moved.
 
-Left out: a text that changes while nothing is drafted; prompt chunks that share a step with a
-round, which make drafts in that step cheaper and the others' prompts later.
+Left out: a text that changes while nothing is drafted; that a step made longer also makes other
+prompts wait.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from math import inf
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
@@ -52,8 +54,8 @@ _SIGMAS = 2.0
 """Standard errors that the tokens of a round are given the benefit of."""
 _MOVED = 0.01
 """Relative change of what is believed that makes costs be worked out anew."""
-_PROMPT = 512
-"""Length of the prompt that the drafter's cost per prompt token is taken from, tokens."""
+_CHUNK_MOVED = 0.1
+"""The same of the length of a prompt chunk, on which little depends."""
 
 
 class Config(SpeculationConfig):
@@ -70,7 +72,7 @@ class Config(SpeculationConfig):
     """Values of tau to choose from beside the method's own confidence_threshold."""
     min_gain: float = Field(default=0.01, ge=0, lt=1)
     """How much less time per token another mode must promise before it is switched to."""
-    memory_rounds: int = Field(default=10_000, ge=10, le=10_000_000)
+    memory_rounds: int = Field(default=50_000, ge=10, le=10_000_000)
     """Verified rounds after which an observation has lost half of its weight."""
 
     def modes(self, method: MethodConfig, target: Stack) -> tuple[Mode, ...]:
@@ -126,7 +128,8 @@ class Goodput(SpeculationPolicy):
         self._views = [_View(mode, prices) for mode in modes]
         self._costs: dict[tuple[int, int], list[float]] = {}
         self._prompt_tokens = self._emitted = self._kv_tokens = 0
-        self._phi = 0.0
+        self._num_chunks = 0
+        self._prompts = _Prompts(0.0, 0)
         self._num_rounds = 0
         self._next_look = 0
         self._look_interval = config.memory_rounds // 4
@@ -142,10 +145,13 @@ class Goodput(SpeculationPolicy):
         costs = self._costs.get(key)
         if costs is None:
             costs = self._costs[key] = [
-                view.cost_s(self._prices, key, self._phi, size, context_len) for view in self._views
+                view.cost_s(key, self._prompts, size, context_len) for view in self._views
             ]
         best = min(costs)
-        return costs.index(best) if best < costs[in_force] * self._keep else in_force
+        chosen = costs.index(best)
+        # To stop drafting costs nothing; what follows is paid on return.
+        keep = self._keep if self._modes[chosen].depth else 1.0
+        return chosen if best < costs[in_force] * keep else in_force
 
     def see_rounds(self, rounds: ObservedRounds) -> None:
         """Count what was drafted and accepted, at every threshold that the rounds show."""
@@ -159,6 +165,7 @@ class Goodput(SpeculationPolicy):
     def see_step(self, prompt_tokens: int, emitted: int) -> None:
         """Count prompt tokens and output tokens, and now and then look at what they say."""
         self._prompt_tokens += prompt_tokens
+        self._num_chunks += prompt_tokens > 0
         self._emitted += emitted
         if self._emitted >= self._next_look and self._num_rounds >= _FIRST_ROUNDS:
             wait = min(self._emitted // 4, self._look_interval)
@@ -178,14 +185,30 @@ class Goodput(SpeculationPolicy):
         for estimate in self._estimates.values():
             estimate.refresh()
         # Prompts in the pool have output tokens still to come.
-        phi = max(0, self._prompt_tokens - self._kv_tokens) / max(self._emitted, 1)
-        moved = not self._has_looked or abs(phi - self._phi) > _MOVED * (1.0 + self._phi)
+        per_token = max(0, self._prompt_tokens - self._kv_tokens) / max(self._emitted, 1)
+        prompts = _Prompts(per_token, self._prompt_tokens // max(self._num_chunks, 1))
+        moved = not self._has_looked or prompts.differ_from(self._prompts)
         for view in self._views:
             moved |= view.update(self._estimates.get(view.mode.threshold))
         if moved:
-            self._phi = phi
+            self._prompts = prompts
             self._costs.clear()
         self._has_looked = True
+
+
+class _Prompts(NamedTuple):
+    """What prompts do to steps."""
+
+    per_token: float
+    """phi: prompt tokens for each output token."""
+    chunk_tokens: int
+    """P: prompt tokens of a step that has some."""
+
+    def differ_from(self, other: _Prompts) -> bool:
+        """Whether costs have to be worked out anew."""
+        moved = abs(self.per_token - other.per_token) > _MOVED * (1.0 + other.per_token)
+        longer = abs(self.chunk_tokens - other.chunk_tokens)
+        return moved or longer > _CHUNK_MOVED * other.chunk_tokens
 
 
 class _View:
@@ -193,9 +216,10 @@ class _View:
 
     def __init__(self, mode: Mode, prices: RoundPrices) -> None:
         self.mode = mode
-        self._drafter_s = prices.drafter_prompt_s(mode, _PROMPT) / _PROMPT if mode.depth else 0.0
+        self._prices = prices
         self._tokens = 1.0
         self._drafted: list[float] = []
+        self._estimate: RoundEstimate | None = None
         self._statistics = mode.method.statistics(None) if not mode.depth else None
         self._round_s: dict[tuple[int, int], float] = {}
 
@@ -214,20 +238,29 @@ class _View:
             return False
         self._tokens = tokens
         if is_new or drifts:
-            self._drafted = drafted
+            self._drafted, self._estimate = drafted, estimate
             self._round_s.clear()
             self._statistics = estimate.statistics(mode.depth, mode.max_draft)
         return True
 
-    def cost_s(
-        self, prices: RoundPrices, key: tuple[int, int], phi: float, size: int, context_len: int
-    ) -> float:
+    def cost_s(self, key: tuple[int, int], prompts: _Prompts, size: int, context_len: int) -> float:
         """Return the seconds an output token is expected to take."""
         if self._statistics is None:
             return inf
         if key not in self._round_s:
-            self._round_s[key] = prices.round_s(self.mode, size, context_len, self._statistics)
-        return self._round_s[key] / (size * self._tokens) + phi * self._drafter_s
+            self._round_s[key] = self._prices.round_s(
+                self.mode, size, context_len, self._statistics
+            )
+        tokens = size * self._tokens
+        if not prompts.per_token or not prompts.chunk_tokens:
+            return self._round_s[key] / tokens
+        share = prompts.per_token * tokens / prompts.chunk_tokens
+        rounds = [(0, 0)] * size
+        if self._estimate is not None:
+            rounds = self._estimate.typical_rounds(self.mode.depth, self.mode.max_draft, size)
+        chunk_s = self._prices.chunk_s(self.mode, context_len, rounds, prompts.chunk_tokens)
+        # More prompt tokens than rounds can carry: every step has its chunk, and they rule.
+        return (max(1.0, share) * self._round_s[key] + share * chunk_s) / tokens
 
 
 def _class_of(number: int) -> int:
