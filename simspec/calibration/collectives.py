@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from simspec.calibration.fitted import LOSS_SCALE, Fitted, finite_errors
-from simspec.calibration.kernel_tables import AllReduceRows
+from simspec.calibration.kernel_tables import AllReduceRows, NcclRows
 from simspec.calibration.robust import Array, Coefficient, Mask, fit_and_judge
 from simspec.core.units import from_gb_s, from_us
 from simspec.cost.collectives import one_shot, ring
@@ -75,6 +75,55 @@ def fit_all_reduce(rows: AllReduceRows, *, has_switch: bool, what: str) -> dict[
         "one_shot": fitted(_NAMES, values[:3], errors[:3]),
         "ring": fitted(_NAMES, *ring_numbers),
     }
+
+
+def fit_nccl(rows: NcclRows, *, what: str) -> dict[str, Fitted]:
+    """Fit NCCL's ring over a switch: two protocols, the faster one explains each row.
+
+    All-reduces and gathers share the coefficients, ``alpha + step n + wire / beta`` of each
+    protocol with ``n`` steps of the ring.
+
+    Returns
+    -------
+    dict
+        By algorithm.
+
+    Raises
+    ------
+    CalibrationError
+        Too few rows, or no convergence.
+    """
+    wire_bytes = rows.message_bytes * rows.wire
+
+    def predict(values: Array, chosen: Mask) -> Array:
+        times = [
+            from_us(latency_us + step_us * rows.steps[chosen])
+            + wire_bytes[chosen] / from_gb_s(float(rate_gb_s))
+            for latency_us, step_us, rate_gb_s in (values[:3], values[3:])
+        ]
+        return np.asarray(np.minimum(*times), dtype=np.float64)
+
+    estimate, judged, num_rows = fit_and_judge(
+        predict,
+        [
+            Coefficient("latency_us", 0.0, 100.0, start=5.0),
+            Coefficient("latency_per_peer_us", 0.0, 50.0, start=1.0),
+            Coefficient("bandwidth_gb_s", 0.1, 2000.0, start=100.0),
+            Coefficient("latency_us", 0.0, 100.0, start=20.0),
+            Coefficient("latency_per_peer_us", 0.0, 50.0, start=0.5),
+            Coefficient("bandwidth_gb_s", 0.1, 2000.0, start=300.0),
+        ],
+        rows.measured_s,
+        groups=rows.groups,
+        loss_scale=LOSS_SCALE,
+        what=what,
+    )
+    found = {}
+    for name, own in (("nccl_low_latency", slice(0, 3)), ("nccl_simple", slice(3, 6))):
+        values = dict(zip(_NAMES, map(float, estimate.values[own]), strict=True))
+        errors = finite_errors(_NAMES, estimate.standard_error[own])
+        found[name] = Fitted(values, errors, num_rows, judged)
+    return found
 
 
 def _wires(wire: Callable[[int], float], ranks: Array) -> Array:

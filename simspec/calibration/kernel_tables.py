@@ -39,6 +39,7 @@ GEMM_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0), "fp4": ("nvfp4", 
 """Table name and bytes of a weight, and of an activation entering the product."""
 _KV_DTYPES = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
 _ACTIVATION_BYTES = 2.0
+NCCL_BYTES = {"half": 2.0, "int8": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,23 @@ class AllReduceRows:
 
     ranks: Array
     message_bytes: Array
+    measured_s: Array
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NcclRows:
+    """Measured collectives of NCCL; arrays of equal length.
+
+    Attributes
+    ----------
+    steps, wire : array (n,)
+        Steps of the ring, and bytes a rank sends per byte of the message.
+    """
+
+    message_bytes: Array
+    steps: Array
+    wire: Array
     measured_s: Array
     groups: tuple[str, ...]
 
@@ -225,6 +243,24 @@ def all_reduce_rows(table: pd.DataFrame) -> AllReduceRows:
     return AllReduceRows(
         ranks=_column(rows, "num_gpus"),
         message_bytes=_column(rows, "message_elements") * 2.0,
+        measured_s=_column(rows, "latency_ms") * 1e-3,
+        groups=_names(rows, "num_gpus", "message_elements"),
+    )
+
+
+def nccl_rows(table: pd.DataFrame) -> NcclRows:
+    """Return all-reduces and gathers of NCCL; sizes are elements of the stated type."""
+    rows = table[
+        table["collective"].isin(["all_reduce", "all_gather"]) & table["dtype"].isin(NCCL_BYTES)
+    ]
+    width = rows["dtype"].map(NCCL_BYTES).to_numpy(dtype=np.float64)
+    is_reduced = (rows["collective"] == "all_reduce").to_numpy()
+    ranks = _column(rows, "num_gpus")
+    steps = np.where(is_reduced, 2.0, 1.0) * (ranks - 1.0)
+    return NcclRows(
+        message_bytes=_column(rows, "message_elements") * width,
+        steps=steps,
+        wire=steps / ranks,
         measured_s=_column(rows, "latency_ms") * 1e-3,
         groups=_names(rows, "num_gpus", "message_elements"),
     )

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from simspec.calibration import kernel_tables as tables
-from simspec.calibration.collectives import fit_all_reduce
+from simspec.calibration.collectives import fit_all_reduce, fit_nccl
 from simspec.calibration.fitted import Fitted, fit_named, yaml_table
 from simspec.calibration.products import fit_product
 from simspec.calibration.robust import Array, Coefficient, Mask
@@ -60,8 +60,13 @@ class DeviceFit:
 
     def yaml(self) -> str:
         """Return the fragments ``kernels`` and ``link`` of the device's profile."""
+        kinds = [k for k in ("gemm", "decode_attention", "prefill_attention") if getattr(self, k)]
+        if not kinds:
+            groups = ["kernels:", "  engines:", f"    {self.engine}:"]
+            lines = [*groups, *yaml_table("all_reduce", self.all_reduce, indent=6)]
+            return "\n".join(lines) + "\n"
         lines = ["kernels:"]
-        for kind in ("gemm", "decode_attention", "prefill_attention"):
+        for kind in kinds:
             lines += yaml_table(kind, getattr(self, kind), indent=2)
         if self.all_reduce:
             lines += ["link:", *yaml_table("all_reduce", self.all_reduce, indent=2)]
@@ -77,7 +82,7 @@ def fit_device(folder: Path, engine: str, *, profile: str | None = None) -> Devi
         Tables ``KIND.ENGINE.parquet``.
     engine : str
         ``"vllm"`` or ``"trtllm"``: whose kernels. All-reduce falls back to the other engine's
-        table where the first has none.
+        table where the first has none. ``"nccl"``: its collectives alone.
     profile : str, optional
         Hardware profile with the device's peaks, bandwidth and cache; its efficiencies are not
         read. Default: the profile named like the folder.
@@ -91,6 +96,10 @@ def fit_device(folder: Path, engine: str, *, profile: str | None = None) -> Devi
     """
     config = load_hardware_config(profile or folder.name)
     device = to_hardware(config)
+    if engine == "nccl":
+        table = tables.read_table(folder, "nccl", engine)
+        collectives = fit_nccl(tables.nccl_rows(table), what=f"{config.name} NCCL")
+        return DeviceFit(config.name, engine, {}, {}, {}, collectives)
     l2_bytes = _l2_bytes(config)
     prefill = _fit_prefill(folder, engine, device)
     return DeviceFit(

@@ -20,7 +20,7 @@ GemmKey = Literal[
 ]  # fmt: skip
 """What matrix products are told apart by: the type they multiply in; for weights that are unpacked
 first, all of them together or one format."""
-Algorithm = Literal["one_shot", "ring"]
+Algorithm = Literal["one_shot", "ring", "nccl_low_latency", "nccl_simple"]
 """Collective algorithms, by their file name in ``simspec/cost/collectives``."""
 
 Efficiency = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -164,7 +164,7 @@ class AllReduceEntry(Evidence):
 
     latency_us: Microseconds
     latency_per_peer_us: Microseconds
-    """Added for each rank beyond the first."""
+    """Added for each rank beyond the first; with NCCL's algorithms for each step of the ring."""
     bandwidth_gb_s: LinkGbS
     """Wire bytes per second of one rank, one direction."""
     sharing_per_rank: Annotated[float, Field(ge=0.0, le=10.0)] | None = None

@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simspec.calibration.collectives import fit_all_reduce
+from simspec.calibration.collectives import fit_all_reduce, fit_nccl
 from simspec.calibration.kernel_tables import (
     AllReduceRows,
     all_reduce_rows,
+    nccl_rows,
     read_all_reduce_table,
+    read_table,
 )
 from simspec.calibration.robust import halves
 from simspec.core.rng import stream
@@ -91,6 +93,17 @@ def test_measured_all_reduce_is_met_on_sizes_never_seen(
     # A small message under a captured graph: a few microseconds, growing with the ranks.
     assert 3.0 < fits["one_shot"].values["latency_us"] < 6.0
     assert fits["one_shot"].values["latency_per_peer_us"] > 0.0
+
+
+@pytest.mark.parametrize("folder", ["h100_sxm", "h200_sxm", "b200_sxm", "a100_sxm"])
+def test_nccl_is_met_on_sizes_never_seen(folder: str) -> None:
+    """All-reduces and gathers of 256 B to 1 GB, by one ring in two protocols: within 12 %."""
+    rows = nccl_rows(read_table(shared(f"measured/kernels/{folder}"), "nccl", "nccl"))
+    fits = fit_nccl(rows, what=folder)
+    assert fits["nccl_simple"].judged.median < 0.12
+    small, large = (fits[name].all_reduce_fit() for name in ("nccl_low_latency", "nccl_simple"))
+    assert small.latency_s < large.latency_s
+    assert small.bandwidth_bytes_per_s < large.bandwidth_bytes_per_s
 
 
 def test_ranks_that_share_a_bridge_slow_each_other_down() -> None:

@@ -42,6 +42,20 @@ def test_a_large_message_takes_the_ring():
     assert all_reduce(8).seconds(10_000) == pytest.approx(1e-5 + 1.75 * 20.48e6 / 1e10)
 
 
+@pytest.mark.parametrize(("kind", "steps"), [("all_reduce", 14), ("all_gather", 7)])
+def test_nccl_waits_at_every_step_of_its_ring(kind, steps):
+    """8 ranks: 2 x 7 steps reduce and 7 gather, 5 us + 1 us each; large ones take the other."""
+    fits = {
+        "nccl_low_latency": AllReduceFit(5e-6, 1e-6, 1e11),
+        "nccl_simple": AllReduceFit(25e-6, 0.0, 3e11),
+    }
+    device = replace(DEVICE, link=replace(link(), all_reduce=fits))
+    kernel = collective(kind, kind, bytes_per_row=1.0, tp=8, hardware=device)
+    wire = steps / 8
+    assert kernel.seconds(1024) == pytest.approx(5e-6 + steps * 1e-6 + wire * 1024 / 1e11)
+    assert kernel.seconds(2**30) == pytest.approx(25e-6 + wire * 2**30 / 3e11)
+
+
 def test_the_logits_gather_moves_every_other_rank_s_share():
     """(tp - 1)/tp of the result enters each rank; 1 MB over 4 ranks one-shot: 2.5 us + 75 us."""
     gather = collective("all_gather", "gather", bytes_per_row=1e6, tp=4, hardware=DEVICE)

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def kernels(
     tables: Path = typer.Argument(help="Folder of KIND.ENGINE.parquet tables, or its parent."),
     profile: str = typer.Argument(help="Hardware profile with peaks, bandwidth and cache size."),
-    engine: str = typer.Option("vllm", help="Whose kernels: vllm or trtllm."),
+    engine: str = typer.Option("vllm", help="Whose kernels: vllm, trtllm or nccl."),
 ) -> None:
     """Fit GEMM, attention and all-reduce of one device; print the YAML of its profile.
 

@@ -1,7 +1,8 @@
 """Collectives between ranks: what an algorithm file offers, and the faster one wins.
 
 Each module of this package says how many bytes a rank puts on the wire for each byte of the
-message: ``all_reduce_wire(tp)``, ``all_gather_wire(tp)`` and ``reduce_scatter_wire(tp)``. Its
+message: ``all_reduce_wire(tp)``, ``all_gather_wire(tp)`` and ``reduce_scatter_wire(tp)``. Where a
+wait for each peer is not all there is, ``all_reduce_steps(tp)`` and so on count the waits. Its
 latency and bandwidth come from the link of the hardware profile, under the module's name. Small
 messages are bound by latency, large ones by bandwidth, and that is why a small draft model at a
 high degree is slow.
@@ -32,8 +33,8 @@ class Collective:
     bytes_per_row: float
     """Of the message: the whole tensor, once."""
     tp: int
-    algorithms: tuple[tuple[AllReduceFit, float], ...]
-    """Fit and wire bytes per message byte of every algorithm the link has."""
+    algorithms: tuple[tuple[AllReduceFit, float, float], ...]
+    """Fit, wire bytes per message byte and waits of every algorithm the link has."""
     is_network: bool = True
     is_gathered: bool = False
 
@@ -45,7 +46,8 @@ class Collective:
         """Return the time of the fastest algorithm for ``rows`` rows."""
         message = rows * self.bytes_per_row
         times = [
-            collective_seconds(message * wire, tp=self.tp, fit=fit) for fit, wire in self.algorithms
+            collective_seconds(message * wire, tp=self.tp, fit=fit, steps=steps)
+            for fit, wire, steps in self.algorithms
         ]
         best = times[0]
         for other in times[1:]:
@@ -57,14 +59,17 @@ class Collective:
         return "network"
 
 
-def collective_seconds(wire_bytes: Quantity, *, tp: int, fit: AllReduceFit) -> Quantity:
-    """Return ``latency + latency_per_peer (tp - 1) + wire_bytes / bandwidth`` in seconds.
+def collective_seconds(
+    wire_bytes: Quantity, *, tp: int, fit: AllReduceFit, steps: float | None = None
+) -> Quantity:
+    """Return ``latency + latency_per_peer steps + wire_bytes / bandwidth`` in seconds.
 
     The alpha-beta model of Hockney, "The communication challenge for MPP", Parallel Computing
-    20(3), 1994, with an alpha that grows with the peers, and a beta that grows with those beyond
-    a pair where all share the host's bridge: ``(1 + sharing (tp - 2)) / bandwidth``.
+    20(3), 1994, with an alpha that grows with the steps (one for each peer unless given), and a
+    beta that grows with the peers beyond a pair where all share the host's bridge:
+    ``(1 + sharing (tp - 2)) / bandwidth``.
     """
-    alpha = fit.latency_s + fit.latency_per_peer_s * (tp - 1)
+    alpha = fit.latency_s + fit.latency_per_peer_s * (tp - 1.0 if steps is None else steps)
     shared = 1.0 + fit.sharing_per_rank * max(tp - 2, 0)
     return alpha + wire_bytes / (fit.bandwidth_bytes_per_s / shared)
 
@@ -93,9 +98,15 @@ def collective(
         )
     algorithms = []
     for algorithm, fit in sorted(link.all_reduce.items()):
-        wire = getattr(ALGORITHMS.module(algorithm), f"{kind}_wire")(tp)
-        algorithms.append((fit, float(wire)))
+        module = ALGORITHMS.module(algorithm)
+        wire = getattr(module, f"{kind}_wire")(tp)
+        steps = getattr(module, f"{kind}_steps", _one_for_each_peer)(tp)
+        algorithms.append((fit, float(wire), float(steps)))
     return Collective(name, bytes_per_row, tp, tuple(algorithms), is_gathered=is_gathered)
+
+
+def _one_for_each_peer(tp: int) -> float:
+    return tp - 1.0
 
 
 def device_link(hardware: Hardware, tp: int, *, attention_dp: int = 1) -> Link:

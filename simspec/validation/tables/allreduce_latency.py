@@ -57,7 +57,11 @@ def _judged(row: dict[str, Any], line: int) -> Comparison | LeftOut:
         return LeftOut(line, "suspect", reason, row, group)
     try:
         kernel = collective(
-            "all_reduce", "all_reduce", bytes_per_row=1.0, tp=ranks, hardware=load_hardware(profile)
+            "all_reduce",
+            "all_reduce",
+            bytes_per_row=1.0,
+            tp=ranks,
+            hardware=load_hardware(profile).with_kernels("nccl"),
         )
     except SimspecError as error:
         return LeftOut(line, "unsupported", str(error), row, group)

@@ -242,7 +242,7 @@ def _judge_collective(table: KernelTable, usable: Mask) -> None:
             times.predict_collective(
                 table, chosen, message_bytes[chosen], kind=_COLLECTIVES[name], tp=int(tp)
             )
-    if is_all_reduce:
+    if is_all_reduce or table.engine in table.config.kernels.engines:
         link = table.hardware.link
         algorithms = () if link is None else tuple(link.all_reduce.values())
         table.mark_fitted(usable, ("num_gpus", "message_elements"), "all_reduce", algorithms)
