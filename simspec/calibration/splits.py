@@ -9,8 +9,7 @@ never single rows of one:
 * ``llamacpp_batched_m2u``: one dense and one sparse model are fitted, the others judge;
 * ``mlx_m4max``: the dense model is fitted, the sparse one judges;
 * servers of 2024: the static tables of TensorRT-LLM and the A100 of ``argonne`` are fitted, its
-  H100 and the tables of in-flight batching judge; several L40S are never fitted, their link being
-  that of the host;
+  H100 and the tables of in-flight batching judge; several L40S fit their link alone;
 * every other document judges.
 """
 
@@ -57,7 +56,7 @@ def is_fitted(row: Mapping[str, object]) -> bool:
         return False
     num_gpus = float(str(row["num_gpus"]))
     if subset in _FITTED_TABLES:
-        return hardware != "L40S" or num_gpus == 1
+        return True
     if subset == "argonne":
         return hardware.startswith("A100")
     if num_gpus != 1:

@@ -59,6 +59,8 @@ _ENGINES = {
     "vLLM": "vllm_2024",
     "SGLang": "sglang",
 }
+_SERVERS = {"l40s": "l40s_switched"}
+"""Several cards of NVIDIA's own servers, which TensorRT-LLM's tables come from."""
 _FP8_CACHE = frozenset({"fp8"})
 
 
@@ -78,7 +80,7 @@ def deployment_of(row: Mapping[str, Any]) -> Deployment | str:
     row : mapping
         One line of the table; empty cells are None.
     """
-    hardware = _hardware(str(row["hardware"]))
+    hardware = _hardware(row)
     if hardware is None:
         return unknown("hardware profile", str(row["hardware"]), hardware_names())
     engine = engine_of(row, hardware)
@@ -217,10 +219,13 @@ def _seconds(speed: SpeedRow, deployment: Deployment) -> float:
 # -- names ---------------------------------------------------------------------------------------
 
 
-def _hardware(published: str) -> str | None:
+def _hardware(row: Mapping[str, Any]) -> str | None:
+    published = str(row["hardware"])
     name = DEVICES.get(published)
     if name is None:
         name = hardware_of(published.split("(", maxsplit=1)[0])
+    if row["engine"] == "TensorRT-LLM" and (row["tp"] or 1) > 1:
+        name = _SERVERS.get(str(name), name)
     return name if name in hardware_names() else None
 
 

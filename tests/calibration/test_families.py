@@ -121,7 +121,7 @@ ROW = {
         ({"subset": "mlx_m4max", "model": "qwen3-30b-a3b"}, False),
         ({"subset": "trtllm_ifb_v0.12.0"}, False),
         ({"subset": "trtllm_static_v0.9.0", "hardware": "L40S"}, True),
-        ({"subset": "trtllm_static_v0.9.0", "hardware": "L40S", "num_gpus": "8"}, False),
+        ({"subset": "trtllm_static_v0.9.0", "hardware": "L40S", "num_gpus": "8"}, True),
         ({"subset": "argonne", "hardware": "A100 (memory size not stated)"}, True),
         ({"subset": "argonne", "hardware": "H100 (form factor not stated)"}, False),
     ],
