@@ -39,6 +39,7 @@ CSV_NAMES = {
     "b200_sxm": "B200 SXM 180GB",
     "b300_sxm": "B300 SXM",
     "gb200": "GB200 (per GPU)",
+    "l40s_switched": "L40S",
 }
 """Row of the reference table each profile transcribes."""
 
