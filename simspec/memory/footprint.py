@@ -8,14 +8,16 @@ of that step is reserved for good. Two moments compete for the peak:
   up, product), ``k (max(2 f_e / tp, d) + f_e / tp)`` for k experts per token, or q, k, v and the
   attention output. With experts divided over ``ep`` ranks a rank works on ``k dp / ep`` routes
   for each token of its own group, and with ``dp`` groups it holds the tokens of all of them;
-- at the sampler, ``2 T b_a d + R V 28``: R rows of logits over the whole vocabulary V, which
+- at the sampler, ``2 T b_a d + R V 28``, and beside it the experts' workspace, the same
+  ``T b_a k (...)`` as above, which engines allocate once and keep: R rows of logits over the whole vocabulary V, which
   every rank gathers. 28 bytes a logit are the 16-bit logits (2), their fp32 copy (4),
   probabilities (4), sorted values (4), sort indices (8), running sum (4) and masks (2) of a
   top-k/top-p sampler on PyTorch.
 
 Checked against start-up logs (``docs/theory/memory.md``): 1.69 of 1.97 GiB for a 7B model at
 16,384 tokens (H100), 2.06 of 2.07 GiB for 8B at 20,000 (RTX 3090), 1.04 of 1.04 GiB for a
-152,064-token vocabulary at 256 rows (RTX 4080). Left out: allocator fragmentation, workspaces,
+152,064-token vocabulary at 256 rows (RTX 4080); of mixtures at 8,192 tokens and 512 rows (H100,
+vLLM 0.19.0) 2.62 of 2.68 GiB for Qwen3-30B-A3B, 1.21 of 1.21 for Mixtral at tp 2. Left out: allocator fragmentation, workspaces,
 encoders of multimodal models.
 """
 
@@ -126,7 +128,8 @@ def activation_bytes(
     sampler = sampler_peak_bytes(
         hidden_size, vocab_size, num_tokens, rows, activation_dtype=activation_dtype
     )
-    return max(inside, sampler)
+    kept = max(_routed_width(block, tp, ep, attention_dp) for block in set(blocks))
+    return max(inside, sampler + num_tokens * bytes_per_value(activation_dtype) * kept)
 
 
 def _ffn_width(block: Block, tp: int, ep: int, attention_dp: int) -> float:
@@ -135,14 +138,21 @@ def _ffn_width(block: Block, tp: int, ep: int, attention_dp: int) -> float:
     moe = block.moe
     if moe is None:
         return width
-    d = block.hidden_size
-    expert = moe.expert_intermediate_size * ep / (tp * attention_dp)
     # With attention data parallelism a rank sees the tokens of all groups, in and out.
-    routes = moe.experts_per_token * attention_dp / ep
-    routed = routes * (max((columns - 1) * expert, d) + expert)
-    routed += 2 * attention_dp * d if attention_dp > 1 else 0
+    gathered = 2 * attention_dp * block.hidden_size if attention_dp > 1 else 0
     shared = columns * moe.num_shared_experts * moe.shared_intermediate_size / tp
-    return width + routed + shared
+    return width + _routed_width(block, tp, ep, attention_dp) + gathered + shared
+
+
+def _routed_width(block: Block, tp: int, ep: int, attention_dp: int) -> float:
+    """Return the values that the experts' products of one token hold on a rank."""
+    moe = block.moe
+    if moe is None:
+        return 0.0
+    expert = moe.expert_intermediate_size * ep / (tp * attention_dp)
+    columns = 2 if block.gated_ffn else 1
+    routes = moe.experts_per_token * attention_dp / ep
+    return routes * (max(columns * expert, block.hidden_size) + expert)
 
 
 def _attention_width(block: Block, tp: int) -> float:

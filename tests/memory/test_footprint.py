@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from simspec.memory.footprint import activation_bytes, layer_peak_bytes, sampler_peak_bytes
 from simspec.models.arch import MLA, Block, MoE
+from simspec.models.hf_config import load_model
 
 GIB = 2.0**30
 MISTRAL_7B = Block(4096, 32, 8, 128, 14336)
@@ -92,3 +93,25 @@ def test_no_more_rows_are_sampled_than_tokens_run() -> None:
     assert activation_bytes([LLAMA_8B], 4096, 128256, 8, 256) == activation_bytes(
         [LLAMA_8B], 4096, 128256, 8, 8
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "logged_gib", "tolerance"),
+    [
+        # vLLM 0.19.0 on H100, steps of 8,192 tokens, 512 rows of logits (llm-d-planner).
+        ("llama-3.1-8b", 1, 1.89, 0.05),
+        ("llama-3.1-8b", 4, 1.89, 0.05),
+        ("qwen2.5-7b", 1, 2.21, 0.05),
+        ("qwen3-8b", 1, 2.21, 0.05),
+        # Mixtures keep the workspace of their experts beside the logits.
+        ("qwen3-30b-a3b", 1, 2.68, 0.05),
+        ("mixtral-8x7b", 2, 1.21, 0.05),
+    ],
+)
+def test_activation_peaks_of_start_up_logs(
+    model: str, tp: int, logged_gib: float, tolerance: float
+) -> None:
+    """What the allocator's peak is in logs of one version, over vocabularies and kinds."""
+    arch = load_model(model)
+    peak = activation_bytes(arch.blocks, arch.hidden_size, arch.vocab_size, 8192, 512, tp=tp)
+    assert peak / 2**30 == pytest.approx(logged_gib, rel=tolerance)
