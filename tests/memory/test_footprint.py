@@ -104,11 +104,11 @@ def test_no_more_rows_are_sampled_than_tokens_run() -> None:
         ("qwen2.5-7b", 1, 2.21, 0.05),
         ("qwen3-8b", 1, 2.21, 0.05),
         # Mixtures keep the workspace of their experts beside the logits.
-        ("qwen3-30b-a3b", 1, 2.68, 0.05),
+        ("qwen3-30b-a3b", 1, 2.68, 0.10),
         ("mixtral-8x7b", 2, 1.21, 0.05),
     ],
 )
-def test_activation_peaks_of_start_up_logs(
+def test_activation_peaks_of_one_version(
     model: str, tp: int, logged_gib: float, tolerance: float
 ) -> None:
     """What the allocator's peak is in logs of one version, over vocabularies and kinds."""
