@@ -9,10 +9,10 @@ of that step is reserved for good. Two moments compete for the peak:
   attention output. With experts divided over ``ep`` ranks a rank works on ``k dp / ep`` routes
   for each token of its own group, and with ``dp`` groups it holds the tokens of all of them;
 - at the sampler, ``2 T b_a d + R V 28``, and beside it the experts' workspace, the same
-  ``T b_a k (...)`` as above, which engines allocate once and keep: R rows of
-  logits over the whole vocabulary V, which every rank gathers. 28 bytes a logit are the 16-bit logits (2), their fp32 copy (4),
-  probabilities (4), sorted values (4), sort indices (8), running sum (4) and masks (2) of a
-  top-k/top-p sampler on PyTorch.
+  ``T b_a k (...)`` as above, which engines allocate once and keep: R rows of logits over the
+  whole vocabulary V, which every rank gathers. 28 bytes a logit are the 16-bit logits (2), their
+  fp32 copy (4), probabilities (4), sorted values (4), sort indices (8), running sum (4) and masks
+  (2) of a top-k/top-p sampler on PyTorch.
 
 Checked against start-up logs (``docs/theory/memory.md``): 1.69 of 1.97 GiB for a 7B model at
 16,384 tokens (H100), 2.06 of 2.07 GiB for 8B at 20,000 (RTX 3090), 1.04 of 1.04 GiB for a
