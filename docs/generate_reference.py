@@ -248,6 +248,7 @@ def hardware_schema() -> str:
         "link": schema.LinkGroup,
         "link.all_reduce.ALGORITHM": kernel_schema.AllReduceEntry,
         "host_link": schema.HostLinkGroup,
+        "inter_node_link": schema.InterNodeLinkGroup,
         "power": schema.PowerGroup,
         "price": schema.PriceGroup,
         "held_out_error": kernel_schema.HeldOutError,

@@ -46,6 +46,10 @@ def describe(hardware: Hardware) -> tuple[dict[str, float | str | bool], dict[st
     for key, link in (("link", hardware.link), ("host_link", hardware.host_link)):
         if link is not None:
             values |= _describe_link(key, link)
+    if (network := hardware.inter_node_link) is not None:
+        values["inter_node_link.name"] = network.name
+        values["inter_node_link.bandwidth_gb_s"] = _short(gb_s(network.bandwidth_bytes_per_s))
+        values["inter_node_link.latency_us"] = _short(us(network.latency_s))
     if hardware.power is not None:
         values["power.tdp_w"] = hardware.power.tdp_w
         values["power.idle_w"] = hardware.power.idle_w

@@ -51,7 +51,7 @@ class _Kind(NamedTuple):
 _HARDWARE = _Kind(
     "hardware profile",
     "",
-    ("memory", "compute", "kernels", "link", "host_link", "power", "price"),
+    ("memory", "compute", "kernels", "link", "host_link", "inter_node_link", "power", "price"),
 )
 _ENGINE = _Kind("engine profile", "engines", ("host", "memory", "scheduler", "uncertainty"))
 

@@ -121,6 +121,17 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class InterNodeLink:
+    """The network between nodes, as one device sees it."""
+
+    name: str
+    bandwidth_bytes_per_s: float
+    """One direction, per device."""
+    latency_s: float
+    """Of one message, whatever its size."""
+
+
+@dataclass(frozen=True, slots=True)
 class Power:
     """Watts of one device at full load and idle."""
 
@@ -197,6 +208,7 @@ class Hardware:
     """How products over experts compare with plain ones."""
     multiprocessors: int = 0
     """That share the tiles of a matrix product; 0: not known, and no fit may count them."""
+    inter_node_link: InterNodeLink | None = None
 
     @property
     def uncalibrated_note(self) -> str:

@@ -36,6 +36,7 @@ from simspec.hardware.kernel_schema import (
     KernelEntry,
     KvDtype,
     LinkGbS,
+    Microseconds,
     PrefillEntry,
     ProfileGroup,
     SourcedGroup,
@@ -44,6 +45,7 @@ from simspec.hardware.profile import (
     AllReduceFit,
     FitError,
     Hardware,
+    InterNodeLink,
     KernelFit,
     KernelSet,
     KvReads,
@@ -130,6 +132,14 @@ class HostLinkGroup(SourcedGroup):
     bandwidth_gb_s: LinkGbS
 
 
+class InterNodeLinkGroup(SourcedGroup):
+    """The network between nodes, one direction, as one device sees it."""
+
+    name: str
+    bandwidth_gb_s: LinkGbS
+    latency_us: Microseconds
+
+
 class PowerGroup(SourcedGroup):
     """Watts of one device."""
 
@@ -165,6 +175,7 @@ class HardwareConfig(ProfileGroup):
     kernels: KernelsGroup
     link: LinkGroup | None = None
     host_link: HostLinkGroup | None = None
+    inter_node_link: InterNodeLinkGroup | None = None
     power: PowerGroup | None = None
     price: PriceGroup | None = None
 
@@ -224,6 +235,7 @@ def to_hardware(config: HardwareConfig) -> Hardware:
         sources=_sources(config),
         efficiencies_of=kernels.efficiencies_of,
         kernel_sets={name: _kernel_set(group) for name, group in kernels.engines.items()},
+        inter_node_link=_inter_node_link(config.inter_node_link),
     )
 
 
@@ -336,6 +348,13 @@ def _host_link(config: HostLinkGroup | None) -> Link | None:
     return Link(config.name, from_gb_s(config.bandwidth_gb_s), max_devices=1)
 
 
+def _inter_node_link(config: InterNodeLinkGroup | None) -> InterNodeLink | None:
+    if config is None:
+        return None
+    rate, latency_s = from_gb_s(config.bandwidth_gb_s), from_us(config.latency_us)
+    return InterNodeLink(config.name, rate, latency_s)
+
+
 def _power(config: PowerGroup | None) -> Power | None:
     return None if config is None else Power(config.tdp_w, config.idle_w)
 
@@ -351,6 +370,7 @@ def _sources(config: HardwareConfig) -> dict[str, str]:
         "kernels": config.kernels,
         "link": config.link,
         "host_link": config.host_link,
+        "inter_node_link": config.inter_node_link,
         "power": config.power,
         "price": config.price,
     }

@@ -127,6 +127,7 @@ METRICS: dict[str, Metric] = {
         ),
         Metric("longest_gap_ms", "Longest gap of a request", "ms", "significant", -1),
         Metric("queue_ms", "Time in the waiting queue", "ms", "significant", -1),
+        Metric("kv_transfer_ms", "KV on its way to decode", "ms", "significant", -1),
         Metric("queueing_share", "Queueing", "share of latency", "share", -1),
         Metric("busy_share", "Engine busy", "share of time", "share", 0),
         Metric("recomputed_share", "Prompt tokens recomputed", "share", "share", -1),

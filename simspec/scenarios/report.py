@@ -279,6 +279,8 @@ def _header(result: Mapping[str, Any]) -> list[str]:
     borrowed = f"uncalibrated: efficiencies of {relative}" if relative else "uncalibrated profile"
     note = "" if result["calibrated"] else f" ({borrowed})"
     fleet = f" x {result['replicas']} ({result['router']})" if "replicas" in result else ""
+    if apart := result.get("disaggregation"):
+        fleet += f", {apart['prefill_replicas']} of them for prompts"
     lines = [
         f"{result['model']} on {result['hardware']}{note}, {result['engine']}, "
         f"tp={result['tp']}{fleet}, {result['dtype']} (KV {result['kv_dtype']}), "

@@ -25,13 +25,14 @@ from simspec.scenarios.build import (
 )
 from simspec.scenarios.classes import ClassLog
 from simspec.scenarios.control import ControlLog
+from simspec.scenarios.fleets import decode_replicas, devices_by_replica, prefill_side
 from simspec.scenarios.offered_load import load_sentence, offered_load
 from simspec.scenarios.samples import Samples
 from simspec.scenarios.schema import ScenarioConfig
 from simspec.serving import invariants
 from simspec.serving.admission import config_of
 from simspec.serving.measured import Roofs, Slo
-from simspec.serving.plan import ServingSetup
+from simspec.serving.plan import PrefillSide, ServingSetup
 from simspec.serving.records import Fate, RunRecords
 from simspec.serving.scheduling._base import SCHEDULERS
 from simspec.serving.scheduling._base import SchedulerConfig as SchedulingPolicyConfig
@@ -151,15 +152,17 @@ def simulate_scenario(
         The workload is wrong.
     """
     require_room(deployment, 1, place)
-    slo, roofs = slo_of(config), roofs_of(deployment)
+    slo = slo_of(config)
+    roofs = replace(roofs_of(deployment), devices_by_replica=devices_by_replica(config))
     samples = Samples(config.simulation, slo, roofs)
     control, classes = ControlLog(deployment), ClassLog(slo, _class_targets_ms(deployment))
+    prefill = prefill_side(config, deployment, place)
     load = None
     while not samples.num_runs or not samples.is_enough():
         replication = samples.num_runs
         workload = draw_workload(config, replication, place)
         _refuse_what_has_no_effect(config, deployment, workload, place)
-        records = simulate(_setup(config, deployment, workload, replication), check=check)
+        records = simulate(_setup(config, deployment, workload, replication, prefill), check=check)
         if check:
             _check_roofs(records, deployment)
         _refuse_if_nothing_ran(records, deployment, place)
@@ -167,7 +170,7 @@ def simulate_scenario(
         with blame(place, "simulation"):
             window = samples.add(records)
         classes.add(records, window)
-        if replication == 0:
+        if replication == 0 and prefill is None:
             load = offered_load(deployment, workload, config.replicas)
         if observe is not None:
             observe(Observed(replication, records, window, slo, roofs))
@@ -228,7 +231,11 @@ def roofs_of(deployment: Deployment) -> Roofs:
 
 
 def _setup(
-    config: ScenarioConfig, deployment: Deployment, workload: WorkloadRun, replication: int
+    config: ScenarioConfig,
+    deployment: Deployment,
+    workload: WorkloadRun,
+    replication: int,
+    prefill: PrefillSide | None = None,
 ) -> ServingSetup:
     seed = int(stream(config.simulation.seed, "replication", replication).integers(2**62))
     return ServingSetup(
@@ -245,8 +252,9 @@ def _setup(
         host=deployment.host,
         speculation=deployment.speculation,
         max_simulated_s=config.simulation.max_simulated_s,
-        num_replicas=config.replicas,
+        num_replicas=decode_replicas(config),
         router=config.router_in_force,
+        prefill=prefill,
     )
 
 

@@ -230,6 +230,28 @@ def _router(value: Any) -> Any:
     return None if value is None else ROUTERS.parse(value)
 
 
+class KvLinkConfig(StrictModel):
+    """A connection between prefill and decode replicas, as one GPU sees it."""
+
+    bandwidth_gb_s: float = Field(gt=0, le=100_000)
+    """One direction, per GPU."""
+    latency_us: float = Field(default=0.0, ge=0, le=1e6)
+    """Of one copy, whatever its size."""
+
+
+class DisaggregationConfig(StrictModel):
+    """Replicas for prompts and others for decoding, which is what the deployment then describes."""
+
+    prefill_replicas: int = Field(ge=1, le=4096)
+    """Engines that compute prompts and first tokens."""
+    decode_replicas: int = Field(ge=1, le=4096)
+    """Engines that take in the KV of prompts and decode."""
+    prefill_tp: int | None = Field(default=None, ge=1, le=1024)
+    """Tensor-parallel degree of the prefill replicas; ``tp`` when not given."""
+    link: KvLinkConfig | None = None
+    """What the KV goes over; the hardware's ``inter_node_link`` when not given."""
+
+
 class ScenarioConfig(DeploymentConfig):
     """One deployment under one load."""
 
@@ -240,13 +262,22 @@ class ScenarioConfig(DeploymentConfig):
     result are those of all together."""
     router: Annotated[SerializeAsAny[RouterConfig] | None, BeforeValidator(_router)] = None
     """File name in ``simspec/serving/routing``, and its fields; ``least_loaded`` when not given."""
+    disaggregation: DisaggregationConfig | None = None
+    """Prefill and decode on replicas of their own, instead of ``replicas``; the router serves the
+    prefill replicas."""
     workload: WorkloadConfig
     slo: SloConfig = SloConfig()
     simulation: SimulationConfig = SimulationConfig()
 
     @model_validator(mode="after")
     def _router_has_a_choice(self) -> Self:
-        if self.router is not None and self.replicas == 1:
+        if self.disaggregation is not None and self.replicas > 1:
+            raise PydanticCustomError(
+                "replicas_twice",
+                "disaggregation says how many replicas there are, so replicas has no effect; "
+                "remove it",
+            )
+        if self.router is not None and self.num_entries == 1:
             raise PydanticCustomError(
                 "router_alone",
                 "one replica gets every request, so router has no effect; remove it or raise "
@@ -255,9 +286,14 @@ class ScenarioConfig(DeploymentConfig):
         return self
 
     @property
+    def num_entries(self) -> int:
+        """Replicas that a new request can go to."""
+        return self.disaggregation.prefill_replicas if self.disaggregation else self.replicas
+
+    @property
     def router_in_force(self) -> RouterConfig | None:
         """The router of a fleet; None where one replica is alone."""
-        if self.replicas == 1:
+        if self.replicas == 1 and self.disaggregation is None:
             return None
         router: RouterConfig = self.router or ROUTERS.parse("least_loaded")
         return router

@@ -72,14 +72,11 @@ class Fleet:
         chosen = self._router.choose(request, self._loads)
         taken = self._replicas[chosen].submit(request)
         if taken:
-            load = self._loads[chosen]
-            load.num_requests += 1
-            load.prompt_tokens += request.prompt_len
+            self._loads[chosen].add(request.prompt_len)
         return taken
 
     def _left(self, load: Load, sequence: SequenceState) -> None:
-        load.num_requests -= 1
-        load.prompt_tokens -= sequence.prompt_len
+        load.remove(sequence.prompt_len)
         if self._on_leave is not None:
             self._on_leave(sequence)
 

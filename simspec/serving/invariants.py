@@ -52,10 +52,11 @@ def after_step(
     _host_adds_up(state)
 
 
-def when_idle(state: EngineState) -> None:
+def when_idle(state: EngineState, num_landed: int = 0) -> None:
     """Check that the engine is idle only because nobody is in it."""
     # Alone in the pool every request fits, since the others are refused on arrival.
-    _law(11, not state.running and not state.waiting, "the engine idles while somebody waits")
+    nobody = not state.running and not state.waiting and not num_landed
+    _law(11, nobody, "the engine idles while somebody waits")
 
 
 def nobody_is_lost(records: RunRecords, num_requests: int) -> None:
@@ -206,6 +207,8 @@ def _times_in_order(records: RunRecords) -> None:
     for earlier, later in (
         (requests.arrival_s, requests.admission_s),
         (requests.admission_s, requests.first_token_s),
+        (requests.first_token_s, requests.landed_s),
+        (requests.landed_s, requests.resumed_s),
         (requests.first_token_s, requests.last_token_s),
     ):
         there = ~np.isnan(later)

@@ -40,6 +40,8 @@ class Roofs:
     bandwidth_bytes_per_s: float
     num_devices: int = 1
     """Ranks of one replica."""
+    devices_by_replica: tuple[int, ...] = ()
+    """Where replicas differ; empty: each has ``num_devices``."""
     power: Power | None = None
     price: Price | None = None
 

@@ -179,6 +179,14 @@ def queue_ms(run: Measured) -> float:
     return ms(mean(run.queue_s))
 
 
+@metric("ms")
+def kv_transfer_ms(run: Measured) -> float:
+    """Mean time from the first token to the arrival of the prompt's KV at the decode replica."""
+    requests = run.records.requests
+    taken_s = (requests.landed_s - requests.first_token_s)[run.rows]
+    return ms(mean(taken_s[~np.isnan(taken_s)]))
+
+
 @metric("1")
 def queueing_share(run: Measured) -> float:
     """Time in the waiting queue as a share of end-to-end latency, sum over sum."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from simspec.core.registry import PluginConfig
 from simspec.cost.work import Pass, Quantity
 from simspec.decoding._base import AcceptanceProcess, Method
+from simspec.hardware.profile import InterNodeLink
 from simspec.memory.blocks import BlockPool
 from simspec.memory.prefixes import PrefixPool
 from simspec.serving.routing._base import RouterConfig
@@ -97,6 +98,21 @@ class HostMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillSide:
+    """The replicas that compute prompts for those that decode."""
+
+    num_replicas: int
+    method: Method
+    cost: StepPricer
+    num_blocks: int
+    limits: SchedulerLimits
+    kv_link: InterNodeLink
+    """Of each of them."""
+    kv_bytes_per_token: float
+    """On the busiest device of either side: what a copy takes over the link of one device."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServingSetup:
     """Everything one replication needs; built by ``simspec.scenarios.build``."""
 
@@ -124,6 +140,8 @@ class ServingSetup:
     """Engines like the one described above, each with its own GPUs, queue and pool."""
     router: RouterConfig | None = None
     """Who gets a request; needed for more than one replica."""
+    prefill: PrefillSide | None = None
+    """Replicas for prompts alone; None: every replica does both."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +173,10 @@ class SequenceState:
     last_token_s: float = nan
     admission_s: float = nan
     first_token_s: float = nan
+    landed_s: float = nan
+    """When the KV of its prompt had arrived at the replica that decodes it."""
+    resumed_s: float = nan
+    """When that replica took it in."""
     queue_s: float = 0.0
     """Seconds spent in the waiting queue, after preemptions included."""
     max_gap_s: float = 0.0

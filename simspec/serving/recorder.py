@@ -75,6 +75,8 @@ class Recorder:
                 sequence.cached_tokens,
                 sequence.num_swapped_tokens,
                 sequence.priority,
+                sequence.landed_s,
+                sequence.resumed_s,
             )
         )
 

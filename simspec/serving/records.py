@@ -74,6 +74,10 @@ class RequestRecords:
     """KV tokens that preemptions copied to the host."""
     priority: IntArray
     """Class; smaller is more urgent."""
+    landed_s: FloatArray
+    """When the KV of its prompt had arrived at the replica that decodes it; NaN: it stayed."""
+    resumed_s: FloatArray
+    """When that replica took it in."""
     replica: IntArray
     """Replica that served it, counted from 0."""
 

@@ -16,6 +16,7 @@ overlap of scheduling with the device beyond what the engine profile's host time
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from math import isnan, nextafter
 
 import simpy
@@ -27,6 +28,7 @@ from simspec.memory.prefixes import PrefixPool
 from simspec.serving import invariants
 from simspec.serving.admission import build_scheduler, pieces, refusal
 from simspec.serving.cohort import Cohort, cohort_of
+from simspec.serving.landing import Landing
 from simspec.serving.plan import EngineState, SequenceState, ServingSetup, StepPlan
 from simspec.serving.recorder import Recorder
 from simspec.serving.records import PHASES, Fate, RunRecords
@@ -38,6 +40,8 @@ from simspec.workloads.request import Request
 
 _NUM_TOTALS = 5
 """Columns of a price before the seconds by phase."""
+
+_NO_PLAN = StepPlan()
 
 
 class Replica:
@@ -58,6 +62,10 @@ class Replica:
     leaves_on_time : bool
         Whether SimPy's clock has to stand at the time of a departure when ``on_leave`` is called:
         where it sends something to another replica.
+    refuses : callable, optional
+        Why a request can never be served; None: by what this replica alone can do.
+    hands_over : bool
+        Whether requests leave with their first token, to be decoded elsewhere.
     """
 
     def __init__(
@@ -69,6 +77,8 @@ class Replica:
         check: bool,
         index: int = 0,
         leaves_on_time: bool = False,
+        refuses: Callable[[Request], str | None] | None = None,
+        hands_over: bool = False,
     ) -> None:
         self._env = env
         self._setup = setup
@@ -98,6 +108,8 @@ class Replica:
         self._nothing_drafted: Sequence[int] = [0] * min(longest, pool)
         self._recorder = Recorder(setup, index)
         self._on_leave = on_leave
+        self._refuses = refuses or partial(refusal, setup=setup)
+        self._landing = Landing()
         self._departed: list[SequenceState] = []
         self._settlement = Settlement(
             self._state,
@@ -105,6 +117,7 @@ class Replica:
             self._recorder,
             speculates=setup.method.max_draft > 0,
             on_leave=self._departed.append if leaves_on_time else on_leave,
+            hands_over=hands_over,
         )
         self._control: SpeculationControl | None = None
         if setup.speculation is not None:
@@ -135,15 +148,38 @@ class Replica:
         if self._setup.prefix_caching:
             size = self._setup.block_size_tokens
             sequence.prefix_keys, sequence.piece_tokens = pieces(request, size)
-        reason = refusal(request, self._setup)
+        reason = self._refuses(request)
         if reason is not None:
             self._recorder.refuse(sequence, reason)
             return False
         self._recorder.count(+1, now)
         self._state.waiting.append(sequence)
+        self._rouse()
+        return True
+
+    def _rouse(self) -> None:
         if self._wake is not None and not self._wake.triggered:
             self._wake.succeed()
-        return True
+
+    def expect(self, sequence: SequenceState) -> None:
+        """Count in a sequence whose prompt another replica has computed."""
+        self._recorder.count(+1, self._env.now)
+        self._landing.expected[sequence.request_id] = sequence
+
+    def land(self, sequence: SequenceState) -> None:
+        """Take note that the KV of an expected sequence has arrived."""
+        self._now = max(self._now, self._env.now)
+        self._landing.arrive(sequence, self._now)
+        self._rouse()
+
+    def _take_landed(self) -> None:
+        limits = self._setup.limits
+        for sequence in self._landing.take_in(self._state, limits.max_num_seqs, self._now):
+            sequence.prefix_keys = ()
+            if self._control is not None:
+                self._control.admit(sequence)
+            else:
+                self._read_tape(sequence)
 
     # -- the engine loop -------------------------------------------------------------------
 
@@ -156,15 +192,16 @@ class Replica:
         env, state, cohort = self._env, self._state, self._cohort
         settlement, add_row, control = self._settlement, self._recorder.step, self._control
         in_force: tuple[int, ...] = (self._round_slots - 1, 0, 0)
+        landed = self._landing.landed
         blocks = state.blocks
-        schedule = self._scheduler.schedule
         budget = self._setup.limits.max_num_batched_tokens
         next_event_s = env.peek()
-        nothing = StepPlan()
         while True:
             if control is not None and control.wants_to_switch():
                 self._switch(control)
                 cohort = self._cohort
+            if landed:
+                self._take_landed()
             # Nobody to admit, to prefill or to wait for: every policy lets all decode.
             is_plain = (
                 cohort is not None
@@ -176,11 +213,12 @@ class Replica:
             if is_plain:
                 assert cohort is not None
                 num_sequences = len(cohort.members)
-                plan = StepPlan(decoding=cohort.members.copy()) if self._check else nothing
+                plan = StepPlan(decoding=cohort.members.copy()) if self._check else _NO_PLAN
                 price = self._pricer.of_cohort(cohort, None, num_sequences)
-                facts: tuple[float, ...] = (num_sequences, 0, 0, blocks.num_used_blocks, 0.0)
+                used = blocks.num_used_blocks
+                facts: tuple[float, ...] = (num_sequences, len(landed), 0, used, 0.0)
             else:
-                plan = schedule(state)
+                plan = self._scheduler.schedule(state)
                 if not plan.decoding and not plan.prefilling and not plan.resumed:
                     yield from self._sleep()
                     next_event_s = env.peek()
@@ -206,9 +244,7 @@ class Replica:
             if control is not None:
                 control.show_step(prompt_tokens=counts[2], emitted=counts[5])
             if self._check:
-                if cohort is not None:
-                    cohort.sync()
-                invariants.after_step(state, plan, self._setup.limits, self._round_slots)
+                self._verify(plan)
             if self._departed:
                 next_event_s = yield from self._see_off()
 
@@ -218,12 +254,18 @@ class Replica:
         if plan.copied_tokens:
             assert self._setup.host is not None
             copy_s = self._setup.host.copy_s(plan.copied_tokens)
-        queues = len(state.running), len(state.waiting), len(plan.preempted)
+        num_waiting = len(state.waiting) + len(self._landing.landed)
+        queues = len(state.running), num_waiting, len(plan.preempted)
         return *queues, state.blocks.num_used_blocks, copy_s
+
+    def _verify(self, plan: StepPlan) -> None:
+        if self._cohort is not None:
+            self._cohort.sync()
+        invariants.after_step(self._state, plan, self._setup.limits, self._round_slots)
 
     def _sleep(self) -> Generator[simpy.Event, object, None]:
         """Wait for an arrival."""
-        invariants.when_idle(self._state)
+        invariants.when_idle(self._state, len(self._landing.landed))
         self._wake = self._env.event()
         yield self._wake
         self._now = self._env.now
@@ -307,7 +349,9 @@ class Replica:
         now = self._env.now
         for sequence in state.running:
             recorder.request(sequence, Fate.RUNNING)
-        for sequence in state.waiting:
+        for sequence in self._landing.expected.values():
+            recorder.request(sequence, Fate.RUNNING)
+        for sequence in (*state.waiting, *self._landing.landed):
             sequence.queue_s += now - sequence.queued_since_s
             recorder.request(sequence, Fate.WAITING)
         return recorder.close(now, num_not_arrived)

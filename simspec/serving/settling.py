@@ -24,7 +24,9 @@ class Settlement:
     speculates : bool
         Whether rounds draft; it and the cohort may change between two steps.
     on_leave : callable
-        Called with each request that has finished, once all of a step are gone.
+        Called with each request that has left, once all of a step are gone.
+    hands_over : bool
+        Whether requests leave with their first token, to be decoded elsewhere.
     """
 
     def __init__(
@@ -35,12 +37,14 @@ class Settlement:
         *,
         speculates: bool,
         on_leave: Callable[[SequenceState], None],
+        hands_over: bool = False,
     ) -> None:
         self._state = state
         self.cohort = cohort
         self._recorder = recorder
         self.speculates = speculates
         self._on_leave = on_leave
+        self._hands_over = hands_over
 
     def plain(self, num_sequences: int, start_s: float, now: float) -> tuple[int, ...]:
         """Hand out the tokens of a step that is a round for all; return what the records count."""
@@ -76,7 +80,7 @@ class Settlement:
             finished = []
             drafted, accepted, cut, steady = self._rounds(plan, start_s, now, finished)
         prefilled = self._prefills(plan, now)
-        ended = [sequence for sequence in prefilled if sequence.emitted == sequence.output_len]
+        ended = [s for s in prefilled if self._hands_over or s.emitted == s.output_len]
         finished += ended
         if finished:
             self._dismiss(finished, now)
@@ -100,7 +104,8 @@ class Settlement:
         self._state.running = [s for s in self._state.running if id(s) not in gone]
         for sequence in finished:
             self._state.blocks.free(sequence.request_id)
-            self._recorder.request(sequence, Fate.FINISHED)
+            if sequence.emitted == sequence.output_len:
+                self._recorder.request(sequence, Fate.FINISHED)
             self._recorder.count(-1, now)
         for sequence in finished:
             self._on_leave(sequence)

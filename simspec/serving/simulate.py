@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 import simpy
 
 from simspec.serving import invariants
+from simspec.serving.disaggregation import Disaggregated
 from simspec.serving.fleet import Fleet
 from simspec.serving.plan import SequenceState, ServingSetup
 from simspec.serving.records import RunRecords
@@ -66,12 +67,13 @@ class _Source:
         )
         on_leave = self._send_followers if is_open else self._send_next
         is_watched = bool(self._followers) or not is_open
-        self.engine: Replica | Fleet
+        self.engine: Replica | Fleet | Disaggregated
         if setup.router is None:
             thinks = any(request.think_s > 0 for request in setup.requests)
             self.engine = Replica(env, setup, on_leave, check=check, leaves_on_time=thinks)
         else:
-            self.engine = Fleet(env, setup, on_leave if is_watched else None, check=check)
+            kind = Fleet if setup.prefill is None else Disaggregated
+            self.engine = kind(env, setup, on_leave if is_watched else None, check=check)
         if is_open:
             env.process(self._arrive_on_time())
         for _ in range(setup.concurrency or 0):

@@ -94,28 +94,35 @@ def _positive(steps: StepRecords) -> FloatArray:
     return np.where(steps.duration_s > 0, steps.duration_s, np.inf)
 
 
+def _devices(run: Measured, roofs: Roofs) -> FloatArray:
+    """Return the devices of each replica."""
+    count = run.records.num_replicas
+    return np.asarray(roofs.devices_by_replica or (roofs.num_devices,) * count, dtype=np.float64)
+
+
 def _step_energy_j(run: Measured) -> FloatArray:
     steps, roofs = run.records.steps, run.roofs
     assert roofs is not None
     assert roofs.power is not None
     compute, bandwidth = step_roof_share(steps, roofs)
     share = np.maximum(compute, bandwidth)
-    return np.asarray(
-        joules(roofs.power, steps.duration_s, roof_share=share, num_devices=roofs.num_devices)
-    )
+    of_one = np.asarray(joules(roofs.power, steps.duration_s, roof_share=share, num_devices=1))
+    energy_j: FloatArray = of_one * _devices(run, roofs)[steps.replica]
+    return energy_j
 
 
 def _energy_j(run: Measured) -> float:
     if run.roofs is None or run.roofs.power is None:
         return nan
-    there_s = run.window.seconds * run.records.num_replicas
-    idle_s = max(0.0, there_s - run.step_sum(run.records.steps.duration_s))
-    idle = joules(run.roofs.power, idle_s, roof_share=0.0, num_devices=run.roofs.num_devices)
+    devices, steps = _devices(run, run.roofs), run.records.steps
+    busy_s = run.step_sum(steps.duration_s * devices[steps.replica])
+    idle_s = max(0.0, run.window.seconds * float(devices.sum()) - busy_s)
+    idle = joules(run.roofs.power, idle_s, roof_share=0.0, num_devices=1)
     return run.step_sum(_step_energy_j(run)) + float(idle)
 
 
 def _rent_usd(run: Measured) -> float:
     if run.roofs is None or run.roofs.price is None:
         return nan
-    num_devices = run.roofs.num_devices * run.records.num_replicas
+    num_devices = int(_devices(run, run.roofs).sum())
     return float(dollars(run.roofs.price, run.window.seconds, num_devices=num_devices))

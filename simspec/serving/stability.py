@@ -61,7 +61,13 @@ def assess(records: RunRecords) -> Stability:
     span_s = end_s - middle_s
     if span_s <= 0:
         return _NO_RATE
-    times_s, waiting = _waiting(arrivals_s, np.sort(requests.admission_s[taken]))
+    came_s, left_s = arrivals_s, requests.admission_s[taken]
+    if np.any(~np.isnan(requests.landed_s)):
+        # Prompts are computed apart: a second wait, for the link and for a decode replica.
+        handed = (requests.output_len > 1) & ~np.isnan(requests.first_token_s)
+        came_s = np.concatenate([came_s, requests.first_token_s[handed]])
+        left_s = np.concatenate([left_s, requests.resumed_s[handed]])
+    times_s, waiting = _waiting(came_s, np.sort(left_s))
     at_middle, at_end = (
         int(waiting[np.searchsorted(times_s, time_s, side="right") - 1])
         for time_s in (middle_s, end_s)

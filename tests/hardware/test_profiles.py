@@ -66,7 +66,8 @@ def test_groups_have_sources_one_can_look_up(name: str) -> None:
     device = load_hardware(name)
     groups = {"memory", "compute", "kernels"}
     groups |= {f"kernels.engines.{engine}" for engine in device.kernel_sets}
-    groups |= {g for g in ("link", "host_link", "power", "price") if getattr(device, g) is not None}
+    optional = ("link", "host_link", "inter_node_link", "power", "price")
+    groups |= {group for group in optional if getattr(device, group) is not None}
     assert set(device.sources) == groups
     for group, source in device.sources.items():
         assert re.search(r"github|https?:|arXiv|\.com|\.yaml|MLPerf|PyTorch", source), group

@@ -306,6 +306,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 VARIANTS["least_loaded"] = changed(replicas=2, router={"name": "least_loaded", "by": "requests"})
 VARIANTS["random"] = changed(replicas=3, router={"name": "random", "choices": 1})
+VARIANTS["apart"] = changed(
+    disaggregation={
+        "prefill_replicas": 1,
+        "decode_replicas": 1,
+        "link": {"bandwidth_gb_s": 1.0, "latency_us": 10.0},
+    }
+)
+VARIANTS["over_network"] = changed(
+    disaggregation={"prefill_replicas": 1, "decode_replicas": 2, "prefill_tp": 1}
+)
 OTHER: dict[str, Any] = {
     "acceptance.tokens_per_round": 2.5,
     "acceptance.acceptance_rate": 0.7,
@@ -442,6 +452,13 @@ OTHER: dict[str, Any] = {
     "workload.max_context_tokens": 60,
     "workload.over_context": "drop",
     "replicas": 2,
+    "disaggregation": {"prefill_replicas": 1, "decode_replicas": 1},
+    "disaggregation.prefill_replicas": 2,
+    "disaggregation.decode_replicas": 2,
+    "disaggregation.prefill_tp": 2,
+    "disaggregation.link": {"bandwidth_gb_s": 0.1},
+    "disaggregation.link.bandwidth_gb_s": 0.1,
+    "disaggregation.link.latency_us": 5000.0,
     "router": "round_robin",
     "router.by": "prompt_tokens",
     "router.choices": 3,
@@ -461,6 +478,7 @@ OTHER: dict[str, Any] = {
 OTHER_OF = {
     ("plain", "method"): {"name": "kangaroo", "confidence_threshold": 0},
     ("dual_model", "tp"): 4,
+    ("over_network", "disaggregation.decode_replicas"): 1,
     ("least_loaded", "replicas"): 3,
     ("random", "replicas"): 4,
     ("base", "simulation.target_half_width"): 0.02,

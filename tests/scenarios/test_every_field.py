@@ -174,7 +174,8 @@ def test_every_field_changes_the_simulation_or_is_refused(
     [
         (variant, field)
         for variant, field in CASES
-        if field.split(".")[0] not in {"workload", "slo", "simulation", "replicas", "router"}
+        if field.split(".")[0]
+        not in {"workload", "slo", "simulation", "replicas", "router", "disaggregation"}
         and field not in LABELS | NOT_OF_A_CLOSED_FORM
         # A pool given in blocks does not depend on how many may run.
         and (variant, field) != ("swap", "scheduler.max_num_seqs")

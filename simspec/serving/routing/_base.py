@@ -20,6 +20,16 @@ class Load:
     prompt_tokens: int = 0
     """Sum of their prompts; how long an answer becomes nobody knows beforehand."""
 
+    def add(self, prompt_len: int) -> None:
+        """Count a request that was sent."""
+        self.num_requests += 1
+        self.prompt_tokens += prompt_len
+
+    def remove(self, prompt_len: int) -> None:
+        """Count a request that has left."""
+        self.num_requests -= 1
+        self.prompt_tokens -= prompt_len
+
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
