@@ -137,7 +137,9 @@ class InterNodeLinkGroup(SourcedGroup):
 
     name: str
     bandwidth_gb_s: LinkGbS
+    """One direction, per device."""
     latency_us: Microseconds
+    """Of one message, whatever its size."""
 
 
 class PowerGroup(SourcedGroup):

@@ -152,12 +152,10 @@ def simulate_scenario(
         The workload is wrong.
     """
     require_room(deployment, 1, place)
-    slo = slo_of(config)
-    roofs = replace(roofs_of(deployment), devices_by_replica=devices_by_replica(config))
+    slo, roofs = slo_of(config), _fleet_roofs(config, deployment)
     samples = Samples(config.simulation, slo, roofs)
     control, classes = ControlLog(deployment), ClassLog(slo, _class_targets_ms(deployment))
-    prefill = prefill_side(config, deployment, place)
-    load = None
+    load, prefill = None, prefill_side(config, deployment, place)
     while not samples.num_runs or not samples.is_enough():
         replication = samples.num_runs
         workload = draw_workload(config, replication, place)
@@ -216,6 +214,10 @@ def slo_of(config: ScenarioConfig) -> Slo:
     """Return the targets in seconds."""
     slo = config.slo
     return Slo.from_milliseconds(ttft_ms=slo.ttft_ms, tpot_ms=slo.tpot_ms, e2e_ms=slo.e2e_ms)
+
+
+def _fleet_roofs(config: ScenarioConfig, deployment: Deployment) -> Roofs:
+    return replace(roofs_of(deployment), devices_by_replica=devices_by_replica(config))
 
 
 def roofs_of(deployment: Deployment) -> Roofs:

@@ -34,6 +34,7 @@ CSV_NAMES = {
         if name not in SAME_AS and "not stated" not in name
     },
     "h100_sxm": "H100 SXM5 80GB",
+    "rtx_3090_host_staged": "RTX 3090",
     "h200_sxm": "H200 SXM 141GB",
     "a100_pcie": "A100 PCIe 80GB",
     "b200_sxm": "B200 SXM 180GB",
