@@ -54,8 +54,10 @@ def workload_page(found: WorkloadDescription) -> Page:
         prefix_reuse.figure(found),
     ]
     figures = [spec for spec in made if spec is not None]
+    # Two in a row; one that would stand alone takes the whole row.
+    alone = figures[-1] if len(figures) % 2 else None
     cards = [
-        figure_card(spec.name, spec.title, _LEADS[spec.name], [spec], (), wide=False)
+        figure_card(spec.name, spec.title, _LEADS[spec.name], [spec], (), wide=spec is alone)
         for spec in figures
     ]
     facts = manifest({shown_name(path): path for path in found.files}, None, workload=found.source)

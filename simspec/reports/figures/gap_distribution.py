@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from simspec.reports.spec import FigureSpec, caption, compact_all
+from simspec.reports.spec import FigureSpec, caption, compact, compact_all
 from simspec.reports.theme import axis, layout
 from simspec.workloads.describe import gap_cv
 from simspec.workloads.description import WorkloadDescription
 
 NUM_POINTS = 160
+_LOWEST_SHARE = 10**-3.5
+"""Where the axis of shares ends."""
 
 
 def figure(found: WorkloadDescription) -> FigureSpec | None:
@@ -19,10 +21,14 @@ def figure(found: WorkloadDescription) -> FigureSpec | None:
         return None
     gaps_s = np.sort(np.diff(times_s))
     mean_s = float(gaps_s.mean())
-    shares = np.unique(np.linspace(0, gaps_s.size - 1, NUM_POINTS).round().astype(int))
-    at_s = gaps_s[shares]
+    # Evenly in the number of longer gaps on its logarithmic axis, and evenly in rank before that.
+    from_end = np.geomspace(1, gaps_s.size, NUM_POINTS).round().astype(int)
+    even = np.linspace(0, gaps_s.size - 1, NUM_POINTS).round().astype(int)
+    at_s = gaps_s[np.union1d(gaps_s.size - from_end, even)]
     longer = 1 - np.searchsorted(gaps_s, at_s, side="right") / gaps_s.size
-    poisson_s = np.linspace(0, max(float(gaps_s[-1]), 4 * mean_s), NUM_POINTS)
+    # One night without a request would flatten the rest: the axis ends where the shares do.
+    end_s = max(float(np.quantile(gaps_s, 1 - _LOWEST_SHARE)), 4 * mean_s)
+    poisson_s = np.linspace(0, end_s, NUM_POINTS)
     cv = gap_cv(times_s)
     return FigureSpec(
         name="gap_distribution",
@@ -50,7 +56,7 @@ def figure(found: WorkloadDescription) -> FigureSpec | None:
                 },
             ],
             "layout": layout(
-                axis("Gap (s)", rangemode="tozero", nticks=7),
+                axis("Gap (s)", range=[0, compact(1.02 * end_s)], nticks=7),
                 axis("Longer gaps (%)", type="log", range=[-1.5, 2.05], tickvals=[0.1, 1, 10, 100]),
                 height=300,
             ),
