@@ -127,7 +127,14 @@ def test_simulate_writes_what_it_prints(folder: Path) -> None:
         done = simspec("simulate", "scenario.yaml", "--json", "--output", "out", cwd=folder)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == json.loads((folder / "out/result.json").read_text())
-    assert {p.name for p in (folder / "out").iterdir()} == {"result.json", "report.html"}
+    assert {p.name for p in (folder / "out").iterdir()} == {
+        "report.html",
+        "requests.parquet",
+        "result.json",
+        "timeseries.parquet",
+        "trace.json",
+        "vllm_bench.json",
+    }
 
 
 def test_the_same_seed_prints_the_same_bytes(folder: Path) -> None:

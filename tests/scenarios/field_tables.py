@@ -283,7 +283,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "goodput": changed(
         speculation={
             "name": "goodput", "thresholds": [0.8], "min_gain": 0.01, "memory_rounds": 10_000,
-        }
+        },
+        # Long enough for the policy to look more than once.
+        workload={**BASE["workload"], "num_requests": 40},
     ),
     "unverified_fallback": changed(
         method={"name": "layerskip", "exit_layer": 3, **DRAFTS},

@@ -207,6 +207,8 @@ def test_labels_of_a_scenario_are_no_axes(folder: Path, field: str) -> None:
 
 def test_the_source_of_an_acceptance_is_printed(folder: Path) -> None:
     """The one text that moves no number is in the sentence every report prints."""
-    process = build(*other(folder, "base", "acceptance.source")).acceptance
+    config, place = unchanged(folder, "base")
+    acceptance = config.acceptance.model_copy(update={"source": "another"})
+    process = build(config.model_copy(update={"acceptance": acceptance}), place).acceptance
     assert process is not None
     assert "source: another" in process.describe()
