@@ -32,6 +32,7 @@ from simspec.companion.decoding.unverified_exit import UnverifiedExit
 from simspec.companion.model.checkpoints import load_decoder, load_weights
 from simspec.companion.model.decoder import Decoder
 from simspec.core.errors import ConfigError, nearest
+from simspec.core.json_text import parse_json
 
 PROMPTS = "prompts.json"
 DRAFTERS = "drafters"
@@ -183,7 +184,7 @@ def read_prompts(path: Path) -> dict[str, list[list[int]]]:
         The file is damaged or holds something else.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as JSON ({error})") from error
     if not isinstance(found, dict) or not all(_is_prompts(value) for value in found.values()):

@@ -17,7 +17,7 @@ from typing import Any
 from simspec.core.errors import ConfigError
 from simspec.core.stats import paired_difference
 from simspec.scenarios.report import SHOWN, simulate_file
-from simspec.scenarios.result_folder import RESULT
+from simspec.scenarios.stored_result import read_result
 from simspec.serving.metrics import METRICS
 
 _LABELS = frozenset({"name", "description"})
@@ -60,7 +60,7 @@ def diff_paths(a: Path, b: Path) -> Difference:
         One of them is no result and no scenario, or the two did not meet the same requests.
     """
     # Both are read before either is simulated: a wrong name costs no waiting.
-    read = [_read(path) if path.is_dir() else None for path in (a, b)]
+    read = [read_result(path) if path.is_dir() else None for path in (a, b)]
     documents = [
         simulate_file(path, baseline=False).document if found is None else found
         for path, found in zip((a, b), read, strict=True)
@@ -140,25 +140,6 @@ def _compared(
     if interval.low is not None and interval.high is not None:
         row["excludes_zero"] = interval.low > 0.0 or interval.high < 0.0
     return row
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / RESULT
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise ConfigError(
-            f"{folder}: no {RESULT} here; give a folder that 'simspec simulate --output' wrote, or "
-            "a scenario file"
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: not valid JSON ({error}); simulate again") from None
-    needed = ("by_replication", "manifest", "status", "precision")
-    if not isinstance(document, dict) or any(key not in document for key in needed):
-        raise ConfigError(
-            f"{path}: not the result of a simulation by this version; simulate again with --output"
-        )
-    return document
 
 
 def _require_common_tapes(

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -101,7 +101,12 @@ class ResultFolder:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._stack.close()
+            with self._saying_why():
+                self._stack.close()
+        except ConfigError:
+            # The last rows did not fit either; what went wrong first is what is told.
+            if error is None:
+                raise
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -126,10 +131,11 @@ class ResultFolder:
                 self._output.parent.mkdir(parents=True, exist_ok=True)
                 self._folder.rename(self._output)
                 return
-            for name in (RESULT, REPORT):
-                (self._output / name).unlink(missing_ok=True)
-            for path in sorted(self._folder.iterdir(), key=lambda path: path.name == RESULT):
-                os.replace(path, self._output / path.name)
+            with _alone_in(self._output):
+                for name in (RESULT, REPORT):
+                    (self._output / name).unlink(missing_ok=True)
+                for path in sorted(self._folder.iterdir(), key=lambda path: path.name == RESULT):
+                    os.replace(path, self._output / path.name)
 
     def _write_trace(self, records: RunRecords) -> None:
         options = self._options
@@ -175,7 +181,7 @@ def refuse_foreign(output: Path) -> None:
         return
     try:
         foreign = any(
-            path.name not in OURS and not path.name.startswith(_TEMPORARY)
+            path.is_dir() if path.name in OURS else not path.name.startswith(_TEMPORARY)
             for path in output.iterdir()
         )
     except OSError as error:
@@ -195,6 +201,23 @@ def _beside(output: Path) -> Path:
     if not place.exists():
         place = next(parent for parent in place.parents if parent.exists())
     return place / f"{_TEMPORARY}{secrets.token_hex(4)}.tmp"
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold others off who finish at the same time, lest the files of two runs be mixed."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no fcntl; there the folder is not locked
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _of(replication: int, columns: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from simspec.core.errors import ConfigError
+from simspec.core.json_text import parse_json
 from simspec.core.provenance import json_bytes, why_no_folder, write_atomic
 
 JOURNAL = "points.jsonl"
@@ -184,7 +185,7 @@ def peek(directory: Path) -> dict[str, dict[str, Any]]:
     with path.open("rb") as stream:
         for line in stream:
             try:
-                entry = json.loads(line)
+                entry = parse_json(line)
             except ValueError:
                 continue
             result = entry.get("result") if isinstance(entry, dict) else None

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import TraceError
+from simspec.core.json_text import parse_json
 
 SCHEMA = "simspec-samples-1"
 
@@ -77,7 +78,7 @@ def read_samples(path: Path) -> tuple[Machine, list[Sample]]:
     except (OSError, ValueError) as error:
         raise TraceError(f"{path}: cannot be read ({error}); give a file of timings") from error
     try:
-        header: dict[str, Any] = json.loads(first)
+        header: dict[str, Any] = parse_json(first)
         if header.pop("schema") != SCHEMA:
             raise ValueError(SCHEMA)
         machine = Machine(**header)
@@ -88,7 +89,7 @@ def read_samples(path: Path) -> tuple[Machine, list[Sample]]:
     samples = []
     for number, line in enumerate(lines, start=2):
         try:
-            samples.append(Sample(**json.loads(line)))
+            samples.append(Sample(**parse_json(line)))
         except (ValueError, TypeError):
             if number == len(lines) + 1:
                 break

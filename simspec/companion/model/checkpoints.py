@@ -21,6 +21,7 @@ from torch import Tensor
 from simspec.companion.model.config import DecoderConfig
 from simspec.companion.model.decoder import HEAD, Decoder
 from simspec.core.errors import ConfigError
+from simspec.core.json_text import parse_json
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -117,7 +118,7 @@ def load_config(folder: Path) -> DecoderConfig:
     """
     path = folder / CONFIG
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = parse_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
@@ -175,7 +176,7 @@ def _weight_files(folder: Path) -> list[Path]:
     index = folder / _INDEX
     if index.is_file():
         try:
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            names = set(parse_json(index.read_bytes())["weight_map"].values())
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise ConfigError(f"{index}: has no weight_map") from error
         if any(Path(name).name != name for name in names):
