@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from simspec.core.errors import ConfigError
-from simspec.core.json_text import parse_json
 from simspec.reports.labels import Value, axis_label, axis_symbol, axis_title, shorten, value_text
 
 BASELINE = "autoregressive"
@@ -296,7 +295,7 @@ def read_manifest(result_dir: Path) -> dict[str, object]:
     """
     path = result_dir / "manifest.json"
     try:
-        manifest = parse_json(path.read_bytes())
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise ConfigError(
             f"{result_dir}: no manifest.json here; give the directory that "

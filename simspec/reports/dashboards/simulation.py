@@ -6,11 +6,11 @@ and every metric of both sides in one table.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from simspec.core.errors import ConfigError
-from simspec.core.json_text import parse_json
 from simspec.reports.dashboards._parts import Card, Report, Tile, figure_card
 from simspec.reports.dashboards._table import Cell, Column, Row, Table
 from simspec.reports.data import BASELINE, METHOD, Axis, Point, SweepData, finite
@@ -50,7 +50,7 @@ def read_simulation(result_dir: Path) -> SweepData:
     """
     path = result_dir / RESULT
     try:
-        result = parse_json(path.read_bytes())
+        result = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise ConfigError(
             f"{result_dir}: no {RESULT} here; give the directory that "
