@@ -11,7 +11,8 @@ import pytest
 from tests.helpers.shared import REPO_ROOT
 
 RUN = """
-import json, resource
+import json
+from tests.helpers.peak import peak_bytes
 from dataclasses import replace
 import numpy as np
 from simspec.core.rng import stream
@@ -42,7 +43,7 @@ if policy == "priority":
 runs = [simulate(setup) for _ in range({repeats})]
 run = runs[0]
 print(json.dumps(dict(
-    peak_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    peak_bytes=peak_bytes(),
     finished=int((run.requests.fate == 0).sum()), waiting=int(run.steps.num_waiting.max()),
     preemptions=int(run.requests.num_preemptions.sum()),
     cached=int(run.requests.cached_tokens.sum()),

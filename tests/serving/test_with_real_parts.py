@@ -123,7 +123,8 @@ def test_every_method_can_be_simulated():
 
 
 REPLAY = """
-import json, resource, time
+import json, time
+from tests.helpers.peak import peak_bytes
 from pathlib import Path
 from tests.serving.test_with_real_parts import deployment, serving
 from simspec.serving.simulate import simulate
@@ -137,7 +138,7 @@ requests = [Request(i, *row) for i, row in enumerate(rows)]
 run = simulate(serving(deployment("autoregressive"), requests))
 wall_s = time.perf_counter() - began
 print(json.dumps(dict(
-    wall_s=wall_s, peak_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    wall_s=wall_s, peak_bytes=peak_bytes(),
     finished=int((run.requests.fate == 0).sum()), emitted=int(run.steps.emitted.sum()),
     steps=int(run.steps.start_s.size), asked=sum(r.output_len for r in requests),
     arrived=len(requests))))
