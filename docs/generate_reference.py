@@ -31,11 +31,14 @@ from simspec.core.resources import data_dir
 from simspec.core.yamlio import load_yaml
 from simspec.decoding._base import ACCEPTANCE_MODELS, METHODS
 from simspec.decoding.acceptance._common import BetaConfidence
+from simspec.decoding.acceptance.by_exit_layer import MeasuredLayer
 from simspec.hardware import engine_schema, kernel_schema, schema
 from simspec.hardware.load import engine_names, hardware_names, load_engine, load_hardware
 from simspec.models.dtypes import DTYPES
 from simspec.models.hf_config import catalog_names, load_model
 from simspec.scenarios.schema import (
+    DisaggregationConfig,
+    KvLinkConfig,
     MemoryConfig,
     ScenarioConfig,
     SchedulerConfig,
@@ -53,7 +56,7 @@ from simspec.validation._thresholds import recorded
 from simspec.workloads._base import ARRIVALS, IMPORTERS, LENGTHS
 from simspec.workloads.lengths.lognormal import LognormalSide
 from simspec.workloads.profile import load_profile, packaged_profile_path, profile_names
-from simspec.workloads.workload import WorkloadConfig
+from simspec.workloads.workload import PriorityClass, WorkloadConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 import profile_tables  # beside this file, which is not a package
@@ -110,6 +113,7 @@ WORDS = {
     "LinkGroup.max_devices": "Largest tensor-parallel degree.",
     "LinkGroup.all_reduce": "What each algorithm costs; the fastest one wins.",
     "AllReduceEntry.latency_us": "Of the smallest message between two ranks.",
+    "MeasuredLayer.exit_layer": "E of these drafts.",
     "HostLinkGroup.bandwidth_gb_s": "One direction.",
     "PowerGroup.tdp_w": "At full load.",
     "PowerGroup.idle_w": "Doing nothing, an engine loaded.",
@@ -182,6 +186,7 @@ def unit(name: str) -> str:
 def allowed(info: FieldInfo) -> str:
     """Return what a field may hold, in the words the error messages use."""
     words = describe(options_of(info.annotation, info.metadata)) or "anything"
+    words = re.sub(r"\(the fields [^()]*\)", "(mappings, see below)", words)
     words = re.sub(r"the fields .*", "a mapping, see below", words).replace(str(2**63), "2⁶³")
     words = re.sub(r"\d{5,}(?=\D|$)", lambda m: f"{int(m[0]):,}", re.sub(r"\.0\b", "", words))
     return re.sub(r"'([^']*)'", r"`\1`", words)
@@ -475,11 +480,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "scenario": lambda: fields(ScenarioConfig),
     "scheduler": lambda: fields(SchedulerConfig),
     "memory": lambda: fields(MemoryConfig),
+    "disaggregation": lambda: fields(DisaggregationConfig),
+    "kv_link": lambda: fields(KvLinkConfig),
     "slo": lambda: fields(SloConfig),
     "simulation": lambda: fields(SimulationConfig),
     "workload": lambda: fields(WorkloadConfig),
+    "priority_class": lambda: fields(PriorityClass),
     "methods": lambda: plugins(METHODS),
     "acceptance": lambda: plugins(ACCEPTANCE_MODELS),
+    "measured_layer": lambda: fields(MeasuredLayer),
     "confidence": lambda: fields(BetaConfidence),
     "arrivals": lambda: plugins(ARRIVALS),
     "lengths": lambda: plugins(LENGTHS),
